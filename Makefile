@@ -42,7 +42,7 @@ lint: install-dev ## ruff, mypy, the import contracts and the length of commit s
 	$(VENV)/bin/lint-imports
 	@git log -n 20 --format=%s | awk 'length > 72 { print "longer than 72 characters: " $$0; bad = 1 } END { exit bad }'
 
-bench: install-dev ## run the benchmarks
+bench: install-dev browser ## run the benchmarks
 	$(PY) -m bench
 
 chaos: install-dev ## faults, kills, restarts under fire and snapshots under load for several hours (WAYMARK_TESTS_SEED repeats a run)

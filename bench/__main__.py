@@ -26,6 +26,7 @@ BENCHMARKS = (
     "history",
     "archive",
     "pages",
+    "browser_pages",
 )
 IN_TWO_SIZES = ("polling", "history", "archive", "pages")
 

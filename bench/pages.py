@@ -98,8 +98,8 @@ def _times(client: Any, rows: int) -> list[Figure]:
         "history, page 1": ([f"/jobs/{pk}/history/" for pk in some], 100),
         "history, page 1,000": ([f"/jobs/{deep}/history/?before={cursor}"] * TRIES, 100),
         "a job's summary of 30 days": ([f"/jobs/{pk}/summary/?range=30d" for pk in some], 300),
-        "chart of 30 days": ([f"/jobs/{pk}/charts/durations.json?range=30d" for pk in some], 300),
-        "chart of 30 days of the job with the most": ([f"/jobs/{deep}/charts/durations.json?range=30d"] * TRIES, 300),
+        "chart of 30 days": ([f"/jobs/{pk}/charts/lanes.json?range=30d" for pk in some], 300),
+        "chart of 30 days of the job with the most": ([f"/jobs/{deep}/charts/lanes.json?range=30d"] * TRIES, 300),
     }
     return [figure for name, (urls, goal) in asked.items() for figure in _figures(name, urls, goal, client.get, rows)]
 

@@ -44,6 +44,12 @@ _FIELDS = {
     "savepoints_kept": _("newest savepoints kept"),
     "savepoints_kept_s": _("savepoints kept for"),
     "window_s": _("window"),
+    "percent": _("share"),
+    "limit_ms": _("time (ms)"),
+    "days": _("days"),
+    "summary_cron": _("times of the shift summary"),
+    "summary_time_zone": _("time zone of the summary"),
+    "summary_hours": _("hours in the summary"),
 }
 
 # Actors that are no accounts. The audit log stores these names.
@@ -70,6 +76,11 @@ _ACTIONS: dict[str, StrOrPromise | Callable[[Details], StrOrPromise]] = {
     "channel.test": _("tested the channel"),
     "delivery.retry": _("retried the message"),
     "incident.snooze": _("snoozed the incident"),
+    "incident.assign": lambda details: (
+        _("assigned the incident to %(name)s") % {"name": details["now"]}
+        if details.get("now")
+        else _("removed the assignment of the incident")
+    ),
     "maintenance.end": _("ended the maintenance window"),
     "maintenance.plan": _("scheduled a maintenance window"),
     "incident.resolve": _("resolved the incident"),
@@ -108,6 +119,13 @@ _ACTIONS: dict[str, StrOrPromise | Callable[[Details], StrOrPromise]] = {
     "rule.change": lambda details: (
         _("changed the rule: %(changes)s") % {"changes": _changes(_without(details, "before"))}
     ),
+    "runbook.add": _("added a runbook"),
+    "runbook.change": _("changed the runbook"),
+    "runbook.remove": _("deleted the runbook"),
+    "objective.change": lambda details: (
+        _("changed the objective: %(changes)s") % {"changes": _changes(details.get("now"))}
+    ),
+    "objective.remove": _("deleted the objective"),
     "job.run_schedule": lambda details: _("set the run schedule to %(schedule)s") % {"schedule": _schedule(details)},
     "savepoint.dispose": _("deleted a savepoint"),
     "savepoint.keep": lambda details: _("edited a savepoint: %(changes)s") % {"changes": _changes(details.get("now"))},

@@ -297,6 +297,7 @@ RECOVERY_EVERY = timedelta(seconds=1)
 CELERY_BEAT_SCHEDULE = {
     "poll": _every("monitoring.tasks.poll_clusters", 1.0),
     "rules": _every("monitoring.tasks.evaluate_rules", 5.0),
+    "objectives": _every("monitoring.tasks.measure_objectives", 30.0),
     "notify": _every("monitoring.tasks.deliver_notifications", 3.0),
     "savepoints": _every("monitoring.tasks.advance_savepoints", 2.0),
     "programs": _every("monitoring.tasks.keep_programs", 30.0),

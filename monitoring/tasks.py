@@ -49,6 +49,14 @@ def evaluate_rules() -> CycleReport:
 
 @shared_task
 @recorded
+def measure_objectives() -> None:
+    from monitoring.alerts.objectives import measure_due
+
+    measure_due(clock.now())
+
+
+@shared_task
+@recorded
 def deliver_notifications() -> CycleReport:
     from monitoring.alerts.lifecycle import wake_due
     from monitoring.notify.delivery import deliver_due

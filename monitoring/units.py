@@ -6,7 +6,7 @@ function that looks a text up: by default in the catalogue of the active languag
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from math import log2
 
@@ -89,6 +89,17 @@ def span_ms_text(milliseconds: float, translated: Translated = gettext) -> str:
     return span_text(milliseconds / 1000, translated)
 
 
+def span_ms_texts(milliseconds: Sequence[float], translated: Translated = gettext) -> list[str]:
+    """Format the ticks of an axis in one unit: `30 s`, `60 s`, `90 s`. The first is the step, the last the largest."""
+    step, largest = milliseconds[0], milliseconds[-1]
+    if largest < 1000:
+        size, unit = 1, _MS
+    else:
+        lengths = ((seconds * 1000, unit) for seconds, unit in _LENGTHS)
+        size, unit = next(((length, unit) for length, unit in lengths if step % length == 0), (1000, _S))
+    return [f"{each / size:g} {translated(unit)}" for each in milliseconds]
+
+
 def age_text(age: timedelta, translated: Translated = gettext) -> str:
     """Return an age, rounded down, in at most two units: `6 s`, `2 min 10 s`, `38 min`, `5 h 50 min`, `3 d 4 h`.
 
@@ -127,10 +138,10 @@ def bytes_text(size: float | None, translated: Translated = gettext) -> str:
     return f"{value:.{digits}f} {translated(unit)}"
 
 
-def round_bytes_text(size: float, translated: Translated = gettext) -> str:
-    """Format a size that is a small multiple of a power of two, without needless digits: `512 KB`, `1.5 MB`."""
-    power = min(int(log2(size)) // 10, len(_SIZES) - 1)
-    return f"{size / 1024**power:g} {translated(_SIZES[power])}"
+def round_bytes_texts(sizes: Sequence[float], translated: Translated = gettext) -> list[str]:
+    """Format the ticks of an axis in one unit, that of the last and largest: `0.5 MB`, `1 MB`, `1.5 MB`."""
+    power = min(int(log2(sizes[-1])) // 10, len(_SIZES) - 1)
+    return [f"{size / 1024**power:g} {translated(_SIZES[power])}" for size in sizes]
 
 
 def time_text(at: datetime, form: str, translated: Translated = gettext) -> str:

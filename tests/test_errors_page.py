@@ -26,11 +26,12 @@ WITHOUT_SECTION = (
     *("alerts.same-hour", "alerts.same-hour-before", "alerts.in-total", "alerts.since-day"),
     *("alerts.failed-in-window-below", "alerts.none-failed-in-total", "alerts.no-consecutive-failures"),
     *("alerts.no-checkpoint-owed", "alerts.no-checkpoint-yet", "alerts.no-checkpoints-a-day-apart"),
-    *("alerts.no-p95", "alerts.no-state", "alerts.run-as-scheduled"),
+    *("alerts.no-objective", "alerts.no-p95", "alerts.no-state", "alerts.run-as-scheduled"),
     *("alerts.job-not-dead", "alerts.job-running-again", "alerts.job-stopped"),
     *("alerts.restart-as-run", "alerts.restart-by-engine"),
     # actions of people on an incident, and its end
     *("alerts.acknowledged", "alerts.acknowledged-note", "alerts.snoozed", "alerts.snoozed-note"),
+    *("alerts.assigned", "alerts.assigned-note", "alerts.unassigned", "alerts.unassigned-note"),
     *("alerts.snooze-over", "alerts.resolved", "alerts.resolved-by", "alerts.closed-by-hand", "alerts.released"),
     *("alerts.hid-incidents", "alerts.test", "alerts.note", "alerts.reopened", "alerts.reopened-note"),
     # the reason for a start, and its snapshot
@@ -65,7 +66,7 @@ WITHOUT_SECTION = (
     *("recovery.free-name-needed", "recovery.path-needed", "notify.bad-*", "notify.sentence"),
     *("notify.*-needed", "notify.services", "notify.incomplete-address", "notify.no-incidents"),
     *("notify.apprise-sent", "notify.mail-taken", "notify.only-channel", "notify.channel-removed"),
-    *("notify.still-waiting", "notify.sent-already", "notify.test-given-up"),
+    *("notify.shift", "notify.still-waiting", "notify.sent-already", "notify.test-given-up"),
 )
 
 

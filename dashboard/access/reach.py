@@ -10,8 +10,9 @@ from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
 from django.db.models import Model, Q, QuerySet
 
 from dashboard.access.roles import Role, role_of
-from monitoring.alerts.scope import watched_jobs
-from monitoring.alerts.selector import BadSelector, parse
+from monitoring.alerts.scope import labels_of, watched_jobs
+from monitoring.alerts.selector import BadSelector, parse, selects
+from monitoring.models import Cluster, Grant, Job
 
 M = TypeVar("M", bound=Model)
 _ROLES = {"viewer": Role.VIEWER, "operator": Role.OPERATOR}
@@ -88,6 +89,20 @@ def reach_of(user: AbstractBaseUser | AnonymousUser) -> Reach:
     clusters = {cluster: _ROLES[granted] for _, granted, cluster, _ in rows if cluster is not None}
     by_label = [(selector, _ROLES[granted]) for _, granted, _, selector in rows if selector]
     return Reach(global_role, clusters, _jobs(by_label))
+
+
+def operators_of(job: Job | None, cluster: Cluster | None) -> list[str]:
+    """Return the names of the active accounts that may operate the job, or the cluster if there is no job."""
+    active = User.objects.filter(is_active=True)
+    everywhere = Q(is_superuser=True) | (Q(is_staff=True) & ~Q(account__granted_only=True))
+    names = set(active.filter(everywhere).values_list("username", flat=True))
+    granted = Grant.objects.filter(role="operator", user__in=active)
+    labels = labels_of(job.name, job.labels, cluster) if job and cluster else None
+    for name, cluster_id, selector in granted.values_list("user__username", "cluster", "selector"):
+        on_cluster = cluster is not None and cluster_id == cluster.pk
+        if on_cluster or (selector and labels is not None and selects(selector, labels)):
+            names.add(name)
+    return sorted(names, key=str.casefold)
 
 
 def _jobs(granted: Sequence[tuple[str, Role]]) -> dict[int, Role]:

@@ -22,6 +22,7 @@ from monitoring.models import (
     Incident,
     Job,
     MaintenanceWindow,
+    Objective,
     OperatorCheckpoint,
     RestartAttempt,
     RestartDecision,
@@ -58,6 +59,7 @@ KINDS: Mapping[str, Kind] = {
     "decisions": Kind(RestartDecision, *_JOB),
     "incidents": Kind(Incident, "job", "cluster"),
     "rules": Kind(AlertRule, *_JOB, visible_to_all=True),
+    "objectives": Kind(Objective, *_JOB, visible_to_all=True),
     "maintenance": Kind(MaintenanceWindow, "job", "cluster"),
     "pauses": Kind(AutomationPause, "", "cluster", visible_to_all=True),
     "automation/pauses": Kind(AutomationPause, "", "cluster", visible_to_all=True),
@@ -67,7 +69,7 @@ ADMIN_ROUTES = ("clusters", "jobs/<int:job_id>/programs")
 # These belong to the account that sends the request.
 OWN_ROUTES = ("views",)
 # These concern all jobs, so only accounts that may see all jobs may see them.
-GLOBAL_ROUTES = ("audit", "channels", "health/page", "mail", "rules/code")
+GLOBAL_ROUTES = ("audit", "channels", "health/page", "mail", "rules/code", "runbooks")
 
 
 @dataclass(frozen=True)

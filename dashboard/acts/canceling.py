@@ -7,13 +7,15 @@ from django.utils.translation import gettext as _
 
 from dashboard.acts.intents import Intent
 from dashboard.acts.shown import ShownRun, check_shown_run
+from dashboard.audit_texts import actor_name
 from dashboard.language import rendered
 from monitoring import audit
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Unreachable
 from monitoring.engine_calls import Call, call_all
-from monitoring.models import AttemptState, Job, Run, RunState
+from monitoring.models import AttemptState, AuditEntry, Job, Run, RunState
 from monitoring.savepoints.request import IN_FLIGHT
+from monitoring.units import age_text
 
 _OPEN = [state.value for state in AttemptState if state.open]
 
@@ -32,7 +34,8 @@ def cancel_job(job: Job, by: str, reason: str, intent: Intent, shown: ShownRun |
     A repeated call concerns the run of the first call. It sends no request if this run has ended or is being canceled.
 
     Raises:
-        NotCanceled: the engine refused, the job has no active run, or a restart or savepoint of it is in progress.
+        NotCanceled: the engine refused, the job has no active run, or a restart, savepoint or cancellation of it is in
+            progress.
         CancelUnknown: the engine did not respond.
         JobChanged: the job's current run is not the run that the caller saw.
     """
@@ -40,6 +43,8 @@ def cancel_job(job: Job, by: str, reason: str, intent: Intent, shown: ShownRun |
         return earlier
     check_shown_run(job, shown, timezone.now())
     run = _require_active_run(job)
+    if shown is not None:
+        _require_first_cancel(job, run)
     if not job.cluster.reachable:
         raise NotCanceled(_("The cluster does not answer."))
     if attempt := job.restart_attempts.filter(state__in=_OPEN).first():
@@ -68,6 +73,15 @@ def _require_active_run(job: Job) -> Run:
     if not run.live or run.state == RunState.CANCELLING:
         raise NotCanceled(_("The job is already %(state)s.") % {"state": run.state})
     return run
+
+
+def _require_first_cancel(job: Job, run: Run) -> None:
+    """Refuse a second request while Waymark has not polled the run after the first one."""
+    accepted = AuditEntry.objects.filter(action="job.cancel-taken", target=f"job {job.name}", details__run=run.number)
+    if (first := accepted.filter(at__gt=run.observed_at).first()) is not None:
+        who, age = actor_name(first.actor), age_text(timezone.now() - first.at)
+        text = _("%(who)s canceled run %(number)s %(age)s ago, and the cluster accepted the request.")
+        raise NotCanceled(text % {"who": who, "number": run.number, "age": age})
 
 
 def _send_cancel(job: Job, run: Run, by: str) -> None:

@@ -56,5 +56,5 @@ def target_of(rule: AlertRule) -> str:
 
 def _values(rule: AlertRule) -> dict[str, str]:
     names = ("name", "selector", "threshold", "window_s", "open_hold_s", "close_hold_s", "flap_opens", "flap_window_s")
-    own = {name: str(getattr(rule, name)) for name in (*names, "check_every_s", "severity", "enabled")}
+    own = {name: str(getattr(rule, name)) for name in (*names, "check_every_s", "severity", "runbook", "enabled")}
     return own | {name: str(value) for name, value in rule.parameters.items()}

@@ -51,6 +51,7 @@ class ChannelOut(ModelSchema):
         fields = (
             *("id", "name", "kind", "enabled", "allow_private", "language", "subject_template", "body_template"),
             *("group_wait_s", "messages_per_10_min", "repeat_every_s", "escalate_after_s"),
+            *("summary_cron", "summary_time_zone", "summary_hours", "next_summary_at"),
         )
 
 
@@ -73,6 +74,9 @@ class ChannelFields(Body):
     repeat_every_s: Span = None
     escalate_after_s: Span = None
     escalate_to: int | None = Field(None, description="The id of another channel.")
+    summary_cron: str = Field("", description="When a shift summary is sent, for example 0 8,20 * * *. Empty: never.")
+    summary_time_zone: str = "UTC"
+    summary_hours: int = Field(12, description="The hours that a summary covers: 8, 12 or 24.")
     allow_private: bool = Field(False, description="Allows private addresses. Administrators only.")
 
 

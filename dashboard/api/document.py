@@ -19,8 +19,10 @@ from dashboard.api import (
     incidents,
     jobs,
     maintenance,
+    objectives,
     restarts,
     rules,
+    runbooks,
     savepoints,
     states,
     submitting,
@@ -50,8 +52,8 @@ api = NinjaAPI(
     docs=Swagger(settings={"persistAuthorization": False, "defaultModelsExpandDepth": -1, "docExpansion": "list"}),
 )
 for each in (
-    *(fleet, jobs, checkpoints, savepoints, restarts, incidents, rules, channels, maintenance, automation),
-    *(clusters, submitting, diagnosis, states, system),
+    *(fleet, jobs, checkpoints, savepoints, restarts, incidents, rules, runbooks, objectives, channels, maintenance),
+    *(automation, clusters, submitting, diagnosis, states, system),
 ):
     api.add_router("", each.routes)
 

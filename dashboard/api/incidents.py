@@ -12,13 +12,14 @@ from ninja import Query
 from pydantic import Field
 
 from dashboard.access.guard import actor_of, reach_at, require
+from dashboard.access.reach import operators_of
 from dashboard.access.roles import Role
 from dashboard.api.errors import conflict
 from dashboard.api.operations import answers, router
 from dashboard.api.paging import Listed, PageParams, page_of
 from dashboard.api.schemas.rows import IncidentDetailOut, IncidentOut
 from dashboard.api.typed import Body, Span, checked, filled
-from dashboard.forms.note import NoteForm, SnoozeForm, WrittenNoteForm
+from dashboard.forms.note import AssignForm, NoteForm, SnoozeForm, WrittenNoteForm
 from dashboard.queries.incidents import IncidentFilter, find_incidents
 from monitoring.alerts import lifecycle
 from monitoring.models import Incident
@@ -31,10 +32,16 @@ class IncidentsParams(PageParams):
     severity: Literal["", "warning", "critical"] = ""
     q: str = Field("", max_length=200, description="Part of the sentence, or of the name of the job or cluster.")
     hidden_by: int | None = Field(None, ge=1, lt=2**63, description="Incidents that this incident hides.")
+    assignee: str = Field("", max_length=150, description="The account to which they are assigned.")
 
 
 class NoteIn(Body):
     note: str = ""
+
+
+class AssignIn(NoteIn):
+    assignee: str = Field(description="The name of an account that may operate the job. Empty: nobody.")
+    was: str = Field("", description="The assignee that you saw. If it is another one now, the request is refused.")
 
 
 class SnoozeIn(NoteIn):
@@ -48,6 +55,7 @@ def incidents(request: HttpRequest, params: Query[IncidentsParams]) -> dict[str,
         "severity": params.severity,
         "q": params.q,
         "hidden_by": str(params.hidden_by or ""),
+        "assignee": params.assignee,
     }
     found = reach_at(request).narrow_either(find_incidents(IncidentFilter.read(query)))
     return page_of(found, params, ("-opened_at", "-id"))
@@ -87,6 +95,16 @@ def reopen(request: HttpRequest, incident_id: int, body: NoteIn | None = None) -
 def add_note(request: HttpRequest, incident_id: int, body: NoteIn | None = None) -> Incident:
     note = _checked_note(request, body, WrittenNoteForm)
     return _moved(incident_id, lambda found, now: lifecycle.annotate(found, actor_of(request), note, now))
+
+
+@routes.post("/incidents/{int:incident_id}/assign", response=answers(IncidentOut), summary="Assign an incident")
+def assign(request: HttpRequest, incident_id: int, body: AssignIn) -> Incident:
+    require(request, Role.OPERATOR)
+    found = _find(incident_id)
+    people = operators_of(found.job, found.cluster)
+    typed = checked(AssignForm(found, people, filled(AssignForm(found, people), body.given()))).cleaned_data
+    values = (typed["was"], typed["assignee"], actor_of(request), typed["note"])
+    return _moved(incident_id, lambda found, now: lifecycle.assign(found, *values, now))
 
 
 @routes.post("/incidents/{int:incident_id}/snooze", response=answers(IncidentOut), summary="Snooze an incident")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, Literal
 
 from django.http import HttpRequest
 from django.utils import timezone
-from ninja import Query, Status
+from ninja import Query, Schema, Status
 from pydantic import Field
 
 from dashboard.access.guard import actor_of, require
@@ -21,13 +22,15 @@ from dashboard.api.paging import Listed, PageParams, page_of
 from dashboard.api.schemas.jobs import AutomationOut, ConfigurationOut, JobOut, facts_out
 from dashboard.api.schemas.reasons import ReasonJson
 from dashboard.api.schemas.rows import ExceptionOut, RunDetailOut, RunOut, SavepointOut
-from dashboard.api.typed import Body, Span, WhyShownIn, checked, filled
+from dashboard.api.typed import Body, Moment, Span, WhyShownIn, checked, filled
 from dashboard.forms.automation import AutomationForm
 from dashboard.forms.retention import RetentionForm
 from dashboard.health import judge
+from dashboard.queries.changes import read_changes
 from dashboard.queries.facts import gather_facts
+from dashboard.queries.series import Span as TimeRange
 from dashboard.views.job import find_job
-from monitoring.models import Job, Run, RunException, Savepoint
+from monitoring.models import Job, ObjectiveBudget, Run, RunException, Savepoint
 from monitoring.recovery.run_schedule import run_timetable
 from monitoring.savepoints.retention_actions import verdicts
 from monitoring.savepoints.schedule import timetable_of
@@ -74,7 +77,7 @@ class RetentionVerdictOut(SavepointOut):
 def job(request: HttpRequest, job_id: int) -> dict[str, Any]:
     now = timezone.now()
     facts = gather_facts([find_job(job_id)], now)[0]
-    return facts_out(facts, judge(facts, now))
+    return facts_out(facts, judge(facts, now), ObjectiveBudget.objects.filter(job=job_id).first())
 
 
 @routes.get("/jobs/{int:job_id}/runs", response=answers(Listed[RunOut]), summary="List the runs of a job, newest first")
@@ -94,6 +97,27 @@ def run(request: HttpRequest, run_id: int) -> Run:
 )
 def exceptions(request: HttpRequest, job_id: int, params: Query[PageParams]) -> dict[str, Any]:
     return page_of(RunException.objects.filter(run__job=job_id), params, ("-at", "-id"))
+
+
+class ChangeOut(Schema):
+    at: datetime
+    kind: Literal["program", "configuration", "parallelism", "run", "restart", "stop", "maintenance"]
+    sentence: str
+
+
+class ChangesParams(Schema):
+    since: Moment | None = Field(None, description="null: the last day.")
+
+
+@routes.get(
+    "/jobs/{int:job_id}/changes",
+    response=answers(list[ChangeOut]),
+    summary="List the changes of a job since a time, at most 50, newest first",
+)
+def changes(request: HttpRequest, job_id: int, params: Query[ChangesParams]) -> list[dict[str, Any]]:
+    now = timezone.now()
+    found = read_changes(find_job(job_id), TimeRange(params.since or now - timedelta(days=1), now))
+    return [{"at": each.at, "kind": each.kind.name.lower(), "sentence": each.sentence} for each in found]
 
 
 @routes.get(

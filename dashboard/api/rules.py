@@ -45,6 +45,7 @@ class RuleOut(Schema):
     flap_opens: int
     flap_window_s: int
     severity: str
+    runbook: str = Field(description="A URL, or what to do at an incident of the rule.")
     enabled: bool
     channels: list[int] = Field(description="Ids of the channels that are notified. Empty: all.")
 
@@ -79,6 +80,7 @@ class RuleFields(Body):
     flap_opens: int = 4
     flap_window_s: Span = 3600
     severity: str = Field("warning", description="warning or critical.")
+    runbook: str = Field("", description="A URL, or what to do at an incident of the rule.")
     enabled: bool = True
     channels: list[int] = []
 
@@ -162,7 +164,7 @@ def _cluster_of(job_id: int | None) -> int | None:
 
 def _rule(found: AlertRule) -> dict[str, Any]:
     names = ("id", "kind", "name", "job_id", "selector", "threshold", "window_s", "parameters", "check_every_s")
-    more = ("open_hold_s", "close_hold_s", "flap_opens", "flap_window_s", "severity", "enabled")
+    more = ("open_hold_s", "close_hold_s", "flap_opens", "flap_window_s", "severity", "runbook", "enabled")
     own = {name: getattr(found, name) for name in (*names, *more)}
     (row,) = rows_of([found])
     text = {"sentence": row.sentence, "sentence_value": row.explanation}

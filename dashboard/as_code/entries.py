@@ -113,7 +113,7 @@ def form_class(kind: str) -> type[ChannelForm]:
 
 def key_of_field(name: str) -> str:
     """Return the key in an entry for a field of the form."""
-    return _entry_key({"selector": "labels"}.get(name, name))
+    return _entry_key({"selector": "labels", "limit_ms": "limit"}.get(name, name))
 
 
 def _entry_key(name: str) -> str:

@@ -1,4 +1,7 @@
-"""Export all rules and channels as YAML, with sorted entries and keys, so that exports differ only by changes."""
+"""Export all rules, channels and objectives as YAML.
+
+Entries and keys are sorted, so that exports differ only by changes.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any
 import yaml
 
 from dashboard.as_code.entries import Values, entry_of_channel, entry_of_rule
+from dashboard.as_code.objectives import entry_of_objective, stored_objectives
 from monitoring.alerts.kinds import kinds
 from monitoring.models import AlertRule, Channel
 
@@ -18,7 +22,10 @@ _HEAD = """\
 
 
 def export() -> str:
-    return _HEAD + "\n".join([*_section("channels", channel_entries()), *_section("rules", rule_entries())]) + "\n"
+    """Return the text. Objectives are a part of it only if there are any."""
+    objectives = [entry_of_objective(each) for each in stored_objectives()]
+    lines = [*_section("channels", channel_entries()), *_section("rules", rule_entries())]
+    return _HEAD + "\n".join([*lines, *(_section("objectives", objectives) if objectives else [])]) + "\n"
 
 
 def channel_entries() -> list[Values]:

@@ -25,7 +25,7 @@ def apply(text: str, by: str, now: datetime, *, prune: bool = False, may_allow_p
     """Plan the import again and apply it in the same transaction.
 
     With `prune`, rules that are not in the file are deleted. Channels are never deleted, because they may be in use
-    elsewhere.
+    elsewhere, nor are objectives, because files of earlier versions have none.
 
     Raises:
         NotApplied: The text has errors.
@@ -35,6 +35,8 @@ def apply(text: str, by: str, now: datetime, *, prune: bool = False, may_allow_p
         raise NotApplied(made)
     _save_channels(made)
     _save_rules(made, now)
+    for objective in made.objectives:
+        objective.save()
     changes = [*made.changes, *(_remove(removable(made)) if prune else [])]
     if changes:
         summary = "; ".join(f"{change.verb} {change.what}" for change in changes)

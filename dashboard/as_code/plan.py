@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,18 +20,26 @@ from dashboard.as_code.entries import (
 )
 from dashboard.as_code.export import stored_rules
 from dashboard.as_code.lines import Entry, Problem, Unreadable, read_entries
+from dashboard.as_code.objectives import (
+    KEYS,
+    entry_of_objective,
+    form_of_objective,
+    key_of_objective,
+    name_of_objective,
+    stored_objectives,
+)
 from dashboard.forms.channel import ChannelForm
 from dashboard.forms.rule import RuleForm
 from monitoring.alerts.kinds import UnknownKind, kind_of
 from monitoring.alerts.kinds.base import Subject
-from monitoring.models import AlertRule, Channel, ChannelKind, Job
+from monitoring.models import AlertRule, Channel, ChannelKind, Job, Objective
 
-SECTIONS = ("channels", "rules")
+SECTIONS = ("channels", "rules", "objectives")
 
 
 @dataclass(frozen=True)
 class Change:
-    """A change of one rule or channel. `fields` has the old and the new value by key."""
+    """A change of one rule, channel or objective. `fields` has the old and the new value by key."""
 
     what: str
     verb: str  # add, change, remove
@@ -46,6 +54,7 @@ class Plan:
     changes: list[Change] = field(default_factory=list)
     channels: list[tuple[Values, ChannelForm]] = field(default_factory=list)
     rules: list[tuple[Values, AlertRule]] = field(default_factory=list)
+    objectives: list[Objective] = field(default_factory=list)
     absent: list[AlertRule | Channel] = field(default_factory=list)
 
     @property
@@ -66,6 +75,7 @@ def plan(text: str, *, may_allow_private: bool = True) -> Plan:
         return made
     channels = _plan_channels(made, entries["channels"], may_allow_private=may_allow_private)
     _plan_rules(made, entries["rules"], channels)
+    _plan_objectives(made, entries["objectives"])
     return made
 
 
@@ -180,6 +190,33 @@ def _add_rule(made: Plan, entry: Entry, form: RuleForm, key: RuleKey, before: Va
         made.rules.append((entry.values | {"channels": named}, rule))
 
 
+def _plan_objectives(made: Plan, entries: Iterable[Entry]) -> None:
+    stored = {key_of_objective(each): each for each in stored_objectives()}
+    jobs = {(job.cluster.name, job.name): job for job in _named_jobs(entries)}
+    seen: dict[str, int] = {}
+    for entry in entries:
+        cluster, name, labels = (str(entry.values.get(key) or "") for key in ("cluster", "job", "labels"))
+        job = jobs.get((cluster, name))
+        if (cluster or name) and job is None:
+            made.problems.append(_value_problem(entry, "job", f"{name} of cluster {cluster}", "there is no such job"))
+            continue
+        if job is not None and labels:
+            made.problems.append(_value_problem(entry, "labels", labels, "an objective of one job has no labels"))
+            continue
+        key = (cluster, name, labels)
+        if _is_repeated(made, entry, name_of_objective(key), str(key), seen) or _has_unknown_keys(made, entry, KEYS):
+            continue
+        before = entry_of_objective(stored[key]) if key in stored else {}
+        form = form_of_objective(entry.values, stored.get(key), job)
+        if not form.is_valid():
+            made.problems += _form_problems(entry, form.errors.as_data())
+            continue
+        objective = form.apply()
+        if change := _change(name_of_objective(key), before, entry_of_objective(objective)):
+            made.changes.append(change)
+            made.objectives.append(objective)
+
+
 def _key(entry: Entry, kind: str, job: Job | None) -> RuleKey:
     if job is None:
         return RuleKey(" ".join(str(entry.values.get("name") or "").split()))
@@ -204,7 +241,7 @@ def _is_repeated(made: Plan, entry: Entry, what: str, name: str, seen: dict[str,
     return False
 
 
-def _has_unknown_keys(made: Plan, entry: Entry, allowed: set[str]) -> bool:
+def _has_unknown_keys(made: Plan, entry: Entry, allowed: Collection[str]) -> bool:
     unknown_keys = [key for key in entry.values if key not in allowed]
     for key in unknown_keys:
         why = f"no such key: allowed are {', '.join(sorted(allowed))}"

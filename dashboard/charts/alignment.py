@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from math import ceil
 from typing import Any
 
 import plotly.graph_objects as go
@@ -18,6 +19,10 @@ from monitoring.units import flink_duration_text
 _PATH = re.compile(r"\[[^\]]*/(?=[^/\]])")  # the long path of a source, of which only the last part is shown
 # The upper limits of the legend's steps, in ms. The last step has no limit.
 STEPS = (20, 100, 500, 2_000)
+_LEAST_ROWS = 5  # the height of the chart is that of at least so many rows
+_ROWS_WITH_GAP = 16
+_LABELS = 10  # the most labels of rows
+_LABEL = 14  # the longest name of an operator in a label
 
 
 def step_of(alignment: int | None) -> int | None:
@@ -30,7 +35,8 @@ def step_of(alignment: int | None) -> int | None:
 def alignment_figure(grid: AlignmentGrid, span: Span) -> dict[str, Any]:
     """Return a heat map with a column for each checkpoint, at its time, and a row for each subtask.
 
-    Colours have a few steps instead of a continuous scale, so that they can be distinguished.
+    Colours have a few steps instead of a continuous scale, so that they can be distinguished. The chart has the same
+    height for any number of subtasks: a few rows have room below, and of many rows only some are labelled.
     """
     names = [f"{_short(name)} · {subtask}" for name, subtask in grid.subtasks]
     trace = go.Heatmap(
@@ -45,20 +51,21 @@ def alignment_figure(grid: AlignmentGrid, span: Span) -> dict[str, Any]:
         customdata=[_with_gaps([column.pk for column in grid.columns]) for _line in grid.values],
         hoverinfo="text",
         hoverongaps=False,
-        ygap=2,
+        ygap=2 if len(names) <= _ROWS_WITH_GAP else 0.5,
         zmin=0,
         zmax=len(STEPS),
         showscale=False,
     )
     shape = layout(hovermode="closest")
-    shape["margin"]["t"] = 4
     shape["xaxis"] |= time_axis(span)
+    labelled = range(0, len(names), max(1, ceil(len(names) / _LABELS)))
     shape["yaxis"] |= {
-        "autorange": "reversed",
+        "range": [max(len(names), _LEAST_ROWS) - 0.5, -0.5],
         "tickmode": "array",
-        "tickvals": list(range(len(names))),
-        "ticktext": names,
+        "tickvals": list(labelled),
+        "ticktext": [f"{_short(grid.subtasks[row][0], _LABEL)} · {grid.subtasks[row][1]}" for row in labelled],
         "ticks": "",
+        "showgrid": False,
     }
     return as_dict([trace], shape)
 

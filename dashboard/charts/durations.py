@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -15,6 +17,8 @@ from dashboard.charts.figure import (
     above_axis,
     as_dict,
     duration_ticks,
+    failure_bars,
+    hover_points,
     layout,
     marks,
     moment,
@@ -32,12 +36,16 @@ PHASES = (
     ("alignment", "alignment", noop("alignment")),
     ("start-delay", "start_delay", noop("start delay")),
 )
+FAILURE_BARS = 60  # the number of parts of a span for which failed checkpoints are counted
 
 
 def durations_figure(
     points: Sequence[CheckpointPoint], starts: Sequence[RunStart], span: Span, gaps: Sequence[Gap] = ()
 ) -> dict[str, Any]:
-    """Return stacked phases for completed checkpoints, and a hatched bar for each failed checkpoint."""
+    """Return stacked phases for completed checkpoints, and a hatched bar for each failed checkpoint.
+
+    Failed checkpoints are also counted, in a lane below.
+    """
     completed = [p for p in points if not p.failed]
     failed = [p for p in points if p.failed]
     widths = dict(zip(points, bar_widths(points, span), strict=True))
@@ -45,17 +53,26 @@ def durations_figure(
     rest = _bars("rest", completed, [unattributed(p) for p in completed], widths)
     broken = _bars("failed", failed, [p.duration or 0 for p in failed], widths)
     broken.marker.pattern.shape = "/"
-    # The page links a point to the checkpoint whose key is its `customdata`.
-    rest.customdata, broken.customdata = [p.pk for p in completed], [p.pk for p in failed]
-    rest.hovertext, rest.hoverinfo = [_tooltip(p) for p in completed], "text"
-    broken.hovertext, broken.hoverinfo = [_tooltip(p) for p in failed], "text"
-    heights = [(p.triggered_at, max(p.duration or 0, _phases(p))) for p in points]
-    highest = top_of_axis([height for _at, height in heights])
+    heights = [max(p.duration or 0, _phases(p)) for p in points]
     shape = layout(barmode="stack", **marks(starts, span, gaps))
     shape["xaxis"] |= time_axis(span)
-    shape["yaxis"] |= duration_ticks(max(highest, 10))
-    above = above_axis(heights, shape["yaxis"], flink_duration_text)
-    return as_dict([*stacked, rest, broken, *above], shape)
+    shape["yaxis"] |= duration_ticks(max(top_of_axis(heights), 10))
+    top = shape["yaxis"]["range"][1]
+    hover = hover_points(points, [min(height, top) for height in heights], [_tooltip(p) for p in points])
+    drawn = [(point.triggered_at, height) for point, height in zip(points, heights, strict=True)]
+    above = above_axis(drawn, shape["yaxis"], flink_duration_text)
+    counted = failure_bars(_failures(points, span), shape, span)
+    return as_dict([*stacked, rest, broken, hover, *above, *counted], shape)
+
+
+def _failures(points: Sequence[CheckpointPoint], span: Span) -> list[tuple[datetime, datetime, int]]:
+    """Return start, end and number of failed checkpoints of each part of the span that has some."""
+    length = (span.end - span.start) / FAILURE_BARS
+    counts: Counter[int] = Counter()
+    for point in points:
+        if point.failed:
+            counts[min(int((point.triggered_at - span.start) / length), FAILURE_BARS - 1)] += point.stands_for
+    return [(span.start + part * length, span.start + (part + 1) * length, counts[part]) for part in sorted(counts)]
 
 
 def unattributed(point: CheckpointPoint) -> int:
@@ -133,16 +150,10 @@ def _longest(
             meta={"role": role},
             x=[moment(p.triggered_at) for p in told if p.run_number == run],
             y=[getattr(p, field) for p in told if p.run_number == run],
-            customdata=[p.pk for p in told if p.run_number == run],
             mode="lines+markers" if len(told) <= 60 else "lines",
             line={"width": 2},
             marker={"size": 5},
-            hovertext=[
-                f"{title_of(p)}<br>{label} {flink_duration_text(getattr(p, field))}"
-                for p in told
-                if p.run_number == run
-            ],
-            hoverinfo="text",
+            hoverinfo="skip",
         )
         for run in sorted({p.run_number for p in told})
     ]
@@ -150,4 +161,7 @@ def _longest(
     shape["xaxis"] |= time_axis(span)
     waits = [(p.triggered_at, getattr(p, field)) for p in told]
     shape["yaxis"] |= duration_ticks(max(10, top_of_axis([wait for _at, wait in waits])))
-    return as_dict([*lines, *above_axis(waits, shape["yaxis"], flink_duration_text)], shape)
+    heights = [min(wait, shape["yaxis"]["range"][1]) for _at, wait in waits]
+    texts = [f"{title_of(p)}<br>{label} {flink_duration_text(getattr(p, field))}" for p in told]
+    above = above_axis(waits, shape["yaxis"], flink_duration_text)
+    return as_dict([*lines, hover_points(told, heights, texts), *above], shape)

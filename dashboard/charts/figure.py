@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+from html import escape
 from math import ceil, log2
 from typing import Any
 
@@ -11,10 +12,13 @@ import plotly.graph_objects as go
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from dashboard.queries.changes import JobChange
 from dashboard.queries.series import CheckpointPoint, Gap, RunStart, Span
-from monitoring.units import SHORT_DATE_AND_CLOCK, round_bytes_text, span_ms_text, time_text
+from monitoring.units import SHORT_DATE_AND_CLOCK, round_bytes_texts, span_ms_texts, time_text
 
 _LETTER = 1 / 150  # width of a letter as a share of the chart on a small laptop; phones show only the newest label
+_FLAGS_APART = 100  # flags within this share of the time range become one
+_FLAG_LINES, _FLAG_WIDTH = 6, 110
 _ENOUGH = 8  # with fewer values, an axis shows all of them
 _FAR = 3  # an axis ends at this multiple of the usual highest value
 _DURATION_STEPS = [
@@ -28,6 +32,7 @@ def layout(**extra: Any) -> dict[str, Any]:
         "margin": {"l": 4, "r": 4, "t": 26, "b": 24},
         "showlegend": False,
         "hovermode": "x",
+        "hoverdistance": 10_000,  # the nearest point answers, however far it is; a bar answers only within its width
         "dragmode": "zoom",
         "bargap": 0,
         "xaxis": {"showgrid": False, "zeroline": False, "automargin": True},
@@ -57,20 +62,68 @@ def time_axis(span: Span) -> dict[str, Any]:
 
 
 def duration_ticks(highest_ms: float) -> dict[str, Any]:
-    """Return about four round ticks for an axis in milliseconds."""
+    """Return about four round ticks in one unit for an axis in milliseconds."""
     step = next((s for s in _DURATION_STEPS if highest_ms / s <= 5.2), _DURATION_STEPS[-1])
-    return _ticks(highest_ms, step, span_ms_text)
+    return _ticks(highest_ms, step, span_ms_texts)
 
 
 def byte_ticks(highest: float, steps: int) -> dict[str, Any]:
     """Return at most `steps` ticks with a power of two between them, such as 128 KB, 256 KB, 384 KB."""
     step = 2 ** max(0, ceil(log2(max(highest, 1) / steps)))
-    return _ticks(highest, step, round_bytes_text)
+    return _ticks(highest, step, round_bytes_texts)
 
 
-def _ticks(highest: float, step: float, text: Callable[[float], str]) -> dict[str, Any]:
+def _ticks(highest: float, step: float, texts: Callable[[Sequence[float]], list[str]]) -> dict[str, Any]:
     values = [step * n for n in range(1, max(1, ceil(highest / step)) + 1)][:8]
-    return {"tickmode": "array", "tickvals": values, "ticktext": [text(v) for v in values], "range": [0, values[-1]]}
+    return {"tickmode": "array", "tickvals": values, "ticktext": texts(values), "range": [0, values[-1]]}
+
+
+def hover_points(points: Sequence[CheckpointPoint], heights: Sequence[float], texts: Sequence[str]) -> Any:
+    """Return an invisible trace with the hover text and the key of each checkpoint, which the page links.
+
+    It is the only trace of its axis that answers to the pointer, so that a text never joins two checkpoints.
+    """
+    return go.Scatter(
+        meta={"role": "hover"},
+        x=[moment(p.triggered_at) for p in points],
+        y=list(heights),
+        mode="markers",
+        marker={"opacity": 0},
+        customdata=[p.pk for p in points],
+        hovertext=list(texts),
+        hoverinfo="text",
+    )
+
+
+def failure_bars(counted: Sequence[tuple[datetime, datetime, int]], shape: dict[str, Any], span: Span) -> list[Any]:
+    """Return bars with the number of failed checkpoints of each time range, or no trace without failures.
+
+    The bars are in a lane of their own at the bottom of the chart: `shape` is changed to have it.
+    """
+    some = [each for each in counted if each[2]]
+    if not some:
+        return []
+    most = max(count for *_range, count in some)
+    ticks = {"tickmode": "array", "tickvals": [most], "ticktext": [f"{most:,}"], "range": [0, most * 1.1]}
+    shape["xaxis"] |= {"anchor": "y2"}
+    shape["yaxis2"] = shape["yaxis"] | {"domain": [0, 0.2]} | ticks
+    shape["yaxis"] |= {"domain": [0.28, 1]}
+    least = (span.end - span.start) / 300  # the least visible width
+    return [
+        go.Bar(
+            meta={"role": "failed"},
+            x=[moment(start + (end - start) / 2) for start, end, _count in some],
+            y=[count for *_range, count in some],
+            width=[max((end - start) * 0.84, least) / timedelta(milliseconds=1) for start, end, _count in some],
+            marker={"line": {"width": 0}},
+            hovertext=[
+                f"{clock_of(start)} – {clock_of(end)}<br>" + _("%(failed)s failed") % {"failed": f"{count:,}"}
+                for start, end, count in some
+            ],
+            hoverinfo="text",
+            yaxis="y2",
+        )
+    ]
 
 
 def top_of_axis(values: Sequence[float | None], usual: Sequence[float | None] | None = None) -> float:
@@ -109,6 +162,48 @@ def above_axis(
 def note_of(figure: dict[str, Any]) -> str:
     """Return the note about values above the axis, or an empty text."""
     return next((trace["meta"]["note"] for trace in figure["data"] if trace["meta"].get("note")), "")
+
+
+def add_flags(figure: dict[str, Any], changes: Sequence[tuple[JobChange, str]], span: Span) -> None:
+    """Add a flag at the top of a figure for each change, and one flag for changes that are close together.
+
+    A change comes with the URL of its comparison. The page opens the URL that `comparisons` has for the time of a flag.
+    """
+    groups = {moment(group[0][0].at): group for group in _close_together(changes, span)}
+    flags = [_flag(at, [change for change, _url in group]) for at, group in groups.items()]
+    shape = figure["layout"]
+    shape["annotations"] = [*shape.get("annotations", ()), *flags]
+    shape["meta"] = {"comparisons": {at: group[0][1] for at, group in groups.items()}}
+
+
+def _flag(at: str, changes: Sequence[JobChange]) -> dict[str, Any]:
+    """Return the flag of changes. It answers only to a pointer on it. The page takes the colour from `name`."""
+    place = {"x": at, "xref": "x", "y": 1, "yref": "paper", "yanchor": "top", "showarrow": False}
+    return {"name": "change", "text": "▼", "hovertext": _flag_text(changes), **place}
+
+
+def _close_together(changes: Sequence[tuple[JobChange, str]], span: Span) -> Iterator[list[tuple[JobChange, str]]]:
+    """Yield groups of changes, oldest first, whose flags would cover each other."""
+    group: list[tuple[JobChange, str]] = []
+    for each in sorted(changes, key=lambda each: each[0].at):
+        if group and each[0].at - group[0][0].at > (span.end - span.start) / _FLAGS_APART:
+            yield group
+            group = []
+        group.append(each)
+    if group:
+        yield group
+
+
+def _flag_text(changes: Sequence[JobChange]) -> str:
+    shown = [(clock_of(change.at), escape(_cut(change.sentence), quote=False)) for change in changes[:_FLAG_LINES]]
+    lines = [f"{at} · {sentence}" for at, sentence in shown]
+    if len(changes) > _FLAG_LINES:
+        lines.append(_("and %(count)s more") % {"count": len(changes) - _FLAG_LINES})
+    return "<br>".join([*lines, f"<i>{_('Click: compare the time before and after')}</i>"])
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _FLAG_WIDTH else f"{text[: _FLAG_WIDTH - 1]}…"
 
 
 def marks(starts: Sequence[RunStart], span: Span, gaps: Sequence[Gap] = ()) -> dict[str, Any]:

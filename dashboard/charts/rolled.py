@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import plotly.graph_objects as go
@@ -15,6 +15,7 @@ from dashboard.charts.figure import (
     byte_ticks,
     clock_of,
     duration_ticks,
+    failure_bars,
     layout,
     marks,
     moment,
@@ -58,7 +59,7 @@ def rolled_figure(
     middles = [_middle(each) for each in points]
     traces += above_axis(list(zip(middles, longest, strict=True)), shape["yaxis"], text)
     if name == "durations":
-        traces += _failures(points, shape, span)
+        traces += failure_bars([(each.start, each.end, each.count("failed")) for each in points], shape, span)
     return as_dict(traces, shape)
 
 
@@ -96,31 +97,6 @@ def _line(role: str, points: Sequence[RolledPoint], values: Sequence[float | Non
 
 def _middle(point: RolledPoint) -> datetime:
     return point.start + (point.end - point.start) / 2
-
-
-def _failures(points: Sequence[RolledPoint], shape: dict[str, Any], span: Span) -> list[Any]:
-    """Return bars with the number of failed checkpoints of each hour or day, in a lane below, or no trace."""
-    some = [each for each in points if each.count("failed")]
-    if not some:
-        return []
-    most = max(each.count("failed") for each in some)
-    ticks = {"tickmode": "array", "tickvals": [most], "ticktext": [f"{most:,}"], "range": [0, most * 1.1]}
-    shape["xaxis"] |= {"anchor": "y2"}
-    shape["yaxis2"] = shape["yaxis"] | {"domain": [0, 0.2]} | ticks
-    shape["yaxis"] |= {"domain": [0.28, 1]}
-    least = (span.end - span.start) / 300  # the least visible width
-    return [
-        go.Bar(
-            meta={"role": "failed"},
-            x=[moment(_middle(each)) for each in some],
-            y=[each.count("failed") for each in some],
-            width=[max((each.end - each.start) * 0.84, least) / timedelta(milliseconds=1) for each in some],
-            marker={"line": {"width": 0}},
-            hovertext=[_("%(failed)s failed") % {"failed": f"{each.count('failed'):,}"} for each in some],
-            hoverinfo="text",
-            yaxis="y2",
-        )
-    ]
 
 
 def _tooltip(point: RolledPoint, figure: str, text: Callable[[float | None], str]) -> str:

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from django.utils.translation import gettext as _
 
 from dashboard.charts.durations import bar_widths
-from dashboard.charts.figure import as_dict, byte_ticks, layout, marks, moment, time_axis, title_of
+from dashboard.charts.figure import as_dict, byte_ticks, hover_points, layout, marks, moment, time_axis, title_of
 from dashboard.queries.series import CheckpointPoint, Gap, RunStart, Span
 from monitoring.units import bytes_text
 
@@ -25,6 +25,7 @@ def sizes_figure(
     checkpoints = [p for p in done if not p.is_savepoint]
     savepoints = [p for p in done if p.is_savepoint]
     widths = dict(zip(done, bar_widths(done, span), strict=True))
+    upper = [(p.checkpointed_size if p.is_savepoint else p.state_size) or 0 for p in done]
     traces = [
         go.Scatter(
             meta={"role": "state"},
@@ -32,9 +33,7 @@ def sizes_figure(
             y=[p.state_size for p in checkpoints],
             mode="lines" if len(checkpoints) > 1 else "markers",
             line={"width": 2},
-            customdata=[p.pk for p in checkpoints],
-            hovertext=[_tooltip(p) for p in checkpoints],
-            hoverinfo="text",
+            hoverinfo="skip",
         ),
         go.Scatter(
             meta={"role": "savepoint"},
@@ -42,10 +41,10 @@ def sizes_figure(
             y=[p.checkpointed_size for p in savepoints],
             mode="markers",
             marker={"symbol": "diamond", "size": 9},
-            customdata=[p.pk for p in savepoints],
-            hovertext=[_tooltip(p) for p in savepoints],
-            hoverinfo="text",
+            cliponaxis=False,
+            hoverinfo="skip",
         ),
+        hover_points(done, upper, [_tooltip(p) for p in done]),
         go.Bar(
             meta={"role": "written"},
             x=[moment(p.triggered_at) for p in checkpoints],

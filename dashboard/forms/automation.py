@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
+from django.db.models import QuerySet
 from django.template.defaultfilters import capfirst
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from dashboard.forms.choices import in_language
 from dashboard.forms.cluster import LabelsField
+from dashboard.forms.editing import EditForm
 from dashboard.forms.spans import SpanField
 from dashboard.language import rendered
-from monitoring.models import Cluster, Job
+from monitoring.models import AuditEntry, Cluster, Job
 from monitoring.pauses import LONGEST_REASON
 from monitoring.reasons.savepoints import SavepointReason
 from monitoring.savepoints.timetable import LONGEST_S, SHORTEST_S, BadSchedule, Cron, Every, Timetable
@@ -32,7 +35,7 @@ def _code_field(**more: Any) -> forms.CharField:
     return forms.CharField(required=False, widget=widget, **more)
 
 
-class AutomationForm(JobModelForm):
+class AutomationForm(EditForm, JobModelForm):
     """The automation of a job. `timetable` is the schedule of savepoints, `run_timetable` that of runs, or None."""
 
     timetable: Timetable | None = None
@@ -144,6 +147,13 @@ class AutomationForm(JobModelForm):
         restore = self.fields["restore_from"]
         restore.choices = in_language(restore.choices)  # type: ignore[attr-defined]
 
+    def audit_entries(self, names: Collection[str]) -> QuerySet[AuditEntry]:
+        return AuditEntry.objects.filter(action="job.automation", target=f"job {self.instance.name}")
+
+    def stored_values(self) -> dict[str, object]:
+        # The field has the rest of the pause, which becomes shorter by itself.
+        return super().stored_values() | {"pause_lasts": self.instance.automation_paused_until}
+
     @property
     def schedule_changed(self) -> bool:
         return bool({"savepoint_schedule", "savepoint_time_zone"} & set(self.changed_data))
@@ -172,7 +182,7 @@ class AutomationForm(JobModelForm):
             )
         except BadSchedule as problem:
             at = "savepoint_time_zone" if problem.field == "savepoint_time_zone" else "savepoint_schedule"
-            self.add_error(at, _allowed(problem))
+            self.add_error(at, allowed_text(problem))
         except forms.ValidationError as problem:
             self.add_error("savepoint_schedule", problem)
         try:
@@ -180,7 +190,7 @@ class AutomationForm(JobModelForm):
             self.run_timetable = Cron(runs_at, cleaned.get("run_time_zone", "UTC")) if runs_at else None
         except BadSchedule as problem:
             at = "run_time_zone" if problem.field == "savepoint_time_zone" else "run_schedule"
-            self.add_error(at, _allowed(problem))
+            self.add_error(at, allowed_text(problem))
         if cleaned.get("automation_paused") and not (cleaned.get("automation_note") or "").strip():
             self.add_error("automation_note", _("Enter the reason for the pause."))
         self.instance.automation_paused_until = self._pause_end(cleaned)
@@ -195,7 +205,8 @@ class AutomationForm(JobModelForm):
         return None if lasts is None else timezone.now() + timedelta(seconds=lasts)
 
 
-def _allowed(problem: BadSchedule) -> str:
+def allowed_text(problem: BadSchedule) -> str:
+    """Return what is allowed instead, as a sentence in the language of the page."""
     return capfirst(rendered(SavepointReason.SENTENCE(clause=problem.reason)))
 
 

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
+from django.db.models import QuerySet
 from django.http import QueryDict
-from django.utils.text import capfirst
+from django.utils.text import capfirst, format_lazy
 from django.utils.translation import gettext_lazy as _
 
+from dashboard.forms.automation import allowed_text
+from dashboard.forms.editing import EditForm
 from dashboard.forms.spans import SpanField
 from dashboard.language import rendered
-from monitoring.models import Channel, ChannelKind
-from monitoring.notify.apprise.transport import service_name
+from monitoring.models import AuditEntry, Channel, ChannelKind
+from monitoring.notify.apprise.transport import opens_alerts, service_name
 from monitoring.notify.message import BadChannel
+from monitoring.notify.shift import HOURS
 from monitoring.notify.transports import transport_of
 from monitoring.notify.wording.sandbox import BadTemplate, compile_template
 from monitoring.reasons.notify import NotifyReason
+from monitoring.savepoints.timetable import BadSchedule, Cron
 from monitoring.secret import Secret, SecretUnreadable
 
 if TYPE_CHECKING:
@@ -31,7 +37,7 @@ LONGEST_RECIPIENTS = 50
 _MINUTE, _DAY = 60, 86_400
 
 
-class ChannelForm(ChannelModelForm):
+class ChannelForm(EditForm, ChannelModelForm):
     """The form fields that all kinds of channels have. Only an administrator has `may_allow_private`."""
 
     kind: ClassVar[ChannelKind]
@@ -73,6 +79,28 @@ class ChannelForm(ChannelModelForm):
         },
     )
 
+    summary_cron = forms.CharField(
+        required=False,
+        max_length=100,
+        label=_("Send a shift summary at"),
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
+        help_text=_("Times as a cron expression, for example 0 8,20 * * *. Empty: no summaries."),
+    )
+    summary_time_zone = forms.CharField(
+        required=False,
+        max_length=64,
+        label=_("Time zone of the summary"),
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
+        help_text=_("For example Asia/Shanghai. Empty: UTC."),
+    )
+    summary_hours = forms.TypedChoiceField(
+        choices=[(hours, format_lazy("{} {}", hours, _("h"))) for hours in HOURS],
+        coerce=int,
+        empty_value=12,  # type: ignore[arg-type]
+        required=False,
+        label=_("Hours in the summary"),
+    )
+
     class Meta:
         model = Channel
         fields: tuple[str, ...] = (
@@ -84,6 +112,9 @@ class ChannelForm(ChannelModelForm):
             "escalate_to",
             "group_wait_s",
             "messages_per_10_min",
+            "summary_cron",
+            "summary_time_zone",
+            "summary_hours",
             "allow_private",
         )
         widgets: ClassVar[dict[str, Any]] = {"language": forms.RadioSelect}
@@ -107,6 +138,12 @@ class ChannelForm(ChannelModelForm):
         self.fields["escalate_to"].empty_label = _("no escalation")  # type: ignore[attr-defined]
         self.initial.update({name: value for name, value in self.first_values().items() if name not in self.initial})
 
+    def audit_entries(self, names: Collection[str]) -> QuerySet[AuditEntry]:
+        return AuditEntry.objects.filter(action="channel.change", target=f"channel {self.instance.name}")
+
+    def stored_values(self) -> dict[str, object]:
+        return super().stored_values() | {self.secret_field: self.instance.secret}
+
     def first_values(self) -> dict[str, object]:
         """Return the initial values of the fields of this kind."""
         return {}
@@ -123,8 +160,22 @@ class ChannelForm(ChannelModelForm):
             raise ValidationError(_("Another channel has this name. Choose a different name."))
         return name
 
+    def clean_summary_cron(self) -> str:
+        return " ".join(self.cleaned_data["summary_cron"].split())
+
+    def clean_summary_time_zone(self) -> str:
+        return self.cleaned_data["summary_time_zone"].strip() or "UTC"
+
+    def _check_summary(self, cleaned: dict[str, Any]) -> None:
+        try:
+            Cron(cleaned.get("summary_cron") or "0 8 * * *", cleaned.get("summary_time_zone") or "UTC")
+        except BadSchedule as problem:
+            at = "summary_time_zone" if problem.field == "savepoint_time_zone" else "summary_cron"
+            self.add_error(at, allowed_text(problem))
+
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
+        self._check_summary(cleaned)
         after, to = cleaned.get("escalate_after_s"), cleaned.get("escalate_to")
         if after and not to and "escalate_to" not in self.errors:
             self.add_error("escalate_to", _("Select a second channel, or leave “Escalate after” empty."))
@@ -138,6 +189,8 @@ class ChannelForm(ChannelModelForm):
         super()._post_clean()  # type: ignore[misc]
         self.instance.kind = self.kind
         if not self.errors:
+            if {"summary_cron", "summary_time_zone", "enabled"} & set(self.changed_data):
+                self.instance.next_summary_at = None  # the worker sets it: a time that is past sends nothing
             self.instance.settings = self.settings()
             self._take_secret()
             self._check_channel()
@@ -297,6 +350,21 @@ class AppriseForm(_WordedForm):
         if not url and not self.keeps_secret:
             raise ValidationError(_("Enter the Apprise URL of the service."))
         return url
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean()
+        if cleaned.get("summary_cron") and opens_alerts(self._url(cleaned)):
+            self.add_error(
+                "summary_cron", _("A paging service would open an alert. Select another channel for summaries.")
+            )
+        return cleaned
+
+    def _url(self, cleaned: dict[str, Any]) -> str:
+        """Return the submitted URL, or the stored one."""
+        try:
+            return str(cleaned.get("apprise_url") or self.instance.secret.reveal())
+        except SecretUnreadable:
+            return ""
 
     def settings(self) -> dict[str, object]:
         """Return the name of the service. The URL is a secret and not part of the settings."""

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
+from django.db.models import QuerySet
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
 from dashboard.forms.choices import in_language
+from dashboard.forms.editing import EditForm
 from dashboard.language import rendered
 from monitoring import outbound
 from monitoring.engine.connection import BadTls, Tls, trust
 from monitoring.engine.examination import Now, Problem, examine
 from monitoring.engine.probe import Found
-from monitoring.models import Authentication, Cluster, Discovery, ZooKeeperAuthentication
+from monitoring.models import AuditEntry, Authentication, Cluster, Discovery, ZooKeeperAuthentication
 from monitoring.outbound import Denied
 from monitoring.secret import Secret
 
@@ -83,10 +86,11 @@ class LabelsField(forms.CharField):
         return bool(self.prepare_value(initial) != data)
 
 
-class ClusterForm(ClusterModelForm):
+class ClusterForm(EditForm, ClusterModelForm):
     """The settings of a cluster. After validation, `examine` tests the connection to the cluster."""
 
     secrets = (*SECRETS, "ca_bundle", "client_certificate")  # fields whose values error messages do not repeat
+    unshown = secrets
 
     token = forms.CharField(required=False, max_length=4000, label=_("Token"), widget=forms.PasswordInput(attrs=_PLAIN))
     password = forms.CharField(
@@ -194,6 +198,15 @@ class ClusterForm(ClusterModelForm):
         self.fields["zookeeper_authentication"].required = False  # a missing value means no authentication
         for name in ("zookeeper_root", "zookeeper_cluster_id"):
             self.fields[name].widget.attrs["maxlength"] = "200"
+
+    def audit_entries(self, names: Collection[str]) -> QuerySet[AuditEntry]:
+        return AuditEntry.objects.filter(action="cluster.change", target=f"cluster {self.initial.get('name')}")
+
+    def stored_values(self) -> dict[str, object]:
+        values = super().stored_values() | self._stored_secrets
+        if self.initial.get("discovery") == Discovery.ZOOKEEPER:
+            values["rest_url"] = ""  # the address of the leader, which no person has entered
+        return values
 
     def clean_name(self) -> str:
         name = str(self.cleaned_data["name"]).strip()

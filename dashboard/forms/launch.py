@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from django import forms
 from django.conf import settings
+from django.db.models import QuerySet
 from django.utils.text import capfirst, format_lazy
 from django.utils.translation import gettext_lazy as _
 
 from checkpointing.ids import new_id
 from checkpointing.jobs.known_keys import check_keys
+from dashboard.forms.editing import EditForm
 from dashboard.language import rendered
 from monitoring.masking import shown_launch, unmasked_launch
-from monitoring.models import Engine, Job, LaunchVersion
+from monitoring.models import AuditEntry, Engine, Job, LaunchVersion
 from monitoring.reasons.refusals import reason_of
 from monitoring.recovery.found_launch import parallelism_of, settings_of
 from monitoring.recovery.launch_command import DEFAULT_LIMIT_S, LONGEST_LIMIT_S, SHORTEST_LIMIT_S, uses
@@ -98,7 +100,7 @@ class ProgramForm(forms.Form):
         return check_program(self.cleaned_data["program"], self._job)
 
 
-class LaunchForm(forms.Form):
+class LaunchForm(EditForm, forms.Form):
     """The form of a launch record. After validation, `spec` is the record.
 
     Without `admin`, programs, arguments and settings cannot be edited, because only administrators may choose them.
@@ -202,6 +204,26 @@ class LaunchForm(forms.Form):
         if not admin:
             for name in self.FIXED:
                 self.fields[name].disabled = True
+
+    def edited_row(self) -> Job:
+        return self.job
+
+    def audit_entries(self, names: Collection[str]) -> QuerySet[AuditEntry]:
+        return AuditEntry.objects.filter(action="job.launch", target=f"job {self.job.name}")
+
+    def stored_values(self) -> dict[str, object]:
+        """Return the launch record as one value. The fields may show one of its earlier versions."""
+        return {"launch": self.job.launch}
+
+    def label_of(self, name: str) -> str:
+        return str(_("Launch record"))
+
+    def text_of(self, name: str) -> str:
+        newest = self.job.launch_versions.first()
+        return str(_("version %(number)s") % {"number": newest.number if newest else "–"})
+
+    def changes_since(self, sent: Mapping[str, Any]) -> str:
+        return "" if sent.get("now") == CLONE else super().changes_since(sent)  # a second job overwrites nothing
 
     def clean_upload(self) -> Any:
         return check_program(self.cleaned_data["upload"], self.job)

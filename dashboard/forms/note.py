@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime, time, timedelta
 from typing import Any
 
@@ -10,6 +11,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from dashboard.forms.spans import SpanField
+from monitoring.models import Incident
 
 SHORTEST_S, LONGEST_S = 60, 30 * 86_400
 MORNING = time(9)
@@ -61,6 +63,26 @@ class PresetForm(NoteForm):
             case _:
                 day = timezone.localtime(now).date() + timedelta(days=1)
                 return datetime.combine(day, MORNING, timezone.get_current_timezone())
+
+
+class AssignForm(NoteForm):
+    """The form that assigns an incident to one of `people`, or to nobody. `was` is the assignee that the page shows."""
+
+    assignee = forms.ChoiceField(
+        required=False,
+        label=_("Assign to"),
+        widget=forms.Select(attrs={"data-keep": True}),
+        error_messages={
+            "invalid_choice": _("“%(value)s” is no active account that may operate this job. Nothing was changed.")
+        },
+    )
+    was = forms.CharField(required=False, max_length=150, widget=forms.HiddenInput)
+
+    def __init__(self, incident: Incident, people: Sequence[str], data: Mapping[str, Any] | None = None) -> None:
+        shown = {"assignee": incident.assigned_to, "was": incident.assigned_to}
+        super().__init__(data, initial=shown, label_suffix="")
+        offered = [("", _("nobody")), *((name, name) for name in people)]
+        self.fields["assignee"].choices = offered  # type: ignore[attr-defined]
 
 
 class SeveralForm(NoteForm):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
+from django.db.models import QuerySet
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
+from dashboard.forms.editing import EditForm
 from dashboard.forms.spans import SpanField
-from monitoring.models import Job, Savepoint
+from monitoring.models import AuditEntry, Job, Savepoint
 from monitoring.savepoints.retention_actions import LONGEST_S, MOST_KEPT, NOTE_LIMIT, SHORTEST_S
 
 if TYPE_CHECKING:
@@ -21,7 +24,7 @@ else:
 _WHOLE = format_lazy(_("Enter a whole number from 1 to {most}, or leave the field empty."), most=MOST_KEPT)
 
 
-class RetentionForm(JobModelForm):
+class RetentionForm(EditForm, JobModelForm):
     savepoints_kept = forms.IntegerField(
         required=False,
         min_value=1,
@@ -59,8 +62,11 @@ class RetentionForm(JobModelForm):
         model = Job
         fields = ("savepoints_kept", "savepoints_kept_s", "final_savepoints_kept")
 
+    def audit_entries(self, names: Collection[str]) -> QuerySet[AuditEntry]:
+        return AuditEntry.objects.filter(action="savepoint.retention", target=f"job {self.instance.name}")
 
-class KeepForm(SavepointModelForm):
+
+class KeepForm(EditForm, SavepointModelForm):
     class Meta:
         model = Savepoint
         fields = ("pinned", "note")
@@ -72,3 +78,7 @@ class KeepForm(SavepointModelForm):
         help_texts: ClassVar[dict[str, Any]] = {
             "note": _("The purpose of this savepoint. It is shown when you restart the job.")
         }
+
+    def audit_entries(self, names: Collection[str]) -> QuerySet[AuditEntry]:
+        job, keep = self.instance.job, AuditEntry.objects.filter(action="savepoint.keep")
+        return keep.filter(target=f"job {job.name}", details__savepoint=self.instance.pk)

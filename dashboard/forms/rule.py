@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import date
 from typing import Any
 
@@ -12,20 +12,22 @@ from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _
 
 from dashboard.forms.choices import in_language
+from dashboard.forms.editing import EditForm
 from dashboard.forms.measures import field_of
 from dashboard.forms.named_job import HINT, MISSING, find_named_job
+from dashboard.forms.runbook import RunbookField
 from dashboard.forms.spans import SpanField
 from monitoring.alerts import selector
 from monitoring.alerts.kinds.base import Kind, Subject, Terms
 from monitoring.alerts.scope import terms_of
-from monitoring.models import AlertRule, Channel, Job, RuleScope, Severity
+from monitoring.models import AlertRule, AuditEntry, Channel, Job, RuleScope, Severity
 
 _DAY = 86_400
 _ONE_JOB = (RuleScope.JOB.value, _("One job"))
 _SCOPES = ((RuleScope.EVERYTHING.value, _("All jobs")), (RuleScope.SELECTOR.value, _("Jobs by label")))
 
 
-class RuleForm(forms.Form):
+class RuleForm(EditForm, forms.Form):
     """The form for `rule`, whose type is fixed. `apply` changes the rule, and the caller saves it."""
 
     _offered_jobs: QuerySet[Job]
@@ -85,6 +87,7 @@ class RuleForm(forms.Form):
         label=_("Notify"),
         help_text=_("If you select none, the rule notifies all channels."),
     )
+    runbook = RunbookField(required=False, help_text=_("A URL, or what to do. Incidents and messages show it."))
     enabled = forms.BooleanField(
         required=False,
         label=_("Enabled"),
@@ -100,6 +103,16 @@ class RuleForm(forms.Form):
         own = {name: field_of(measure) for name, measure in measures.items() if measure is not None}
         self.fields = {**own, **self.fields}
         self.own_names = list(own)
+
+    def edited_row(self) -> AlertRule:
+        return self.rule
+
+    def audit_entries(self, names: Collection[str]) -> QuerySet[AuditEntry]:
+        job = self.rule.job
+        entries = AuditEntry.objects.filter(action="rule.change")
+        if job is None:
+            return entries.filter(target=f"rule {self.rule.name}")
+        return entries.filter(target=f"job {job.name}", details__has_any_keys=list(names))
 
     def offer_channels(self, offered: QuerySet[Channel]) -> None:
         """Offer only these channels, because an account that may not select channels must not see other names."""
@@ -205,7 +218,7 @@ class RuleForm(forms.Form):
         rule.threshold, rule.window_s = cleaned.get("threshold"), cleaned.get("window_s")
         rule.parameters = self._parameters()
         names = ["name", "selector", "open_hold_s", "close_hold_s", "flap_opens", "flap_window_s"]
-        for name in [*names, "check_every_s", "severity", "enabled"]:
+        for name in [*names, "check_every_s", "severity", "runbook", "enabled"]:
             if name in cleaned:
                 setattr(rule, name, cleaned[name])
         return rule
@@ -217,7 +230,7 @@ class RuleForm(forms.Form):
 
 def _initial(rule: AlertRule, terms: Terms) -> dict[str, Any]:
     names = ("name", "selector", "open_hold_s", "close_hold_s", "flap_opens", "flap_window_s", "check_every_s")
-    own = {name: getattr(rule, name) for name in (*names, "severity", "enabled")}
+    own = {name: getattr(rule, name) for name in (*names, "severity", "runbook", "enabled")}
     channels = list(rule.channels.all()) if rule.pk else []
     measured = {"threshold": terms.threshold, "window_s": terms.window_s, **terms.parameters}
     return own | measured | {"scope": rule.scope.value, "channels": channels}

@@ -1,4 +1,4 @@
-"""Compare two checkpoints or two runs of a job: each figure, its difference, and the largest changes."""
+"""Compare two checkpoints, two runs or two time ranges of a job: figures, differences, and the largest changes."""
 
 from __future__ import annotations
 
@@ -107,6 +107,22 @@ class Comparison:
         return sorted(found, key=lambda each: -each.weight)[:LARGEST_CHANGES_SHOWN]
 
 
+Side = Checkpoint | Run | Span
+
+
+def compare(job: Job, a: Side, b: Side, now: datetime) -> Comparison:
+    """Compare two sides, which are of the same type."""
+    match a, b:
+        case Run(), Run():
+            return compare_runs(job, a, b, now)
+        case Span(), Span():
+            return compare_spans(job, a, b)
+        case Checkpoint(), Checkpoint():
+            return compare_checkpoints(a, b)
+        case _:
+            raise TypeError(f"{a!r} cannot be compared with {b!r}")
+
+
 def compare_checkpoints(a: Checkpoint, b: Checkpoint) -> Comparison:
     whole = [Difference(m.label, m.unit, getattr(a, m.name), getattr(b, m.name)) for m in MEASURES]
     subtasks = [
@@ -167,14 +183,44 @@ def compare_runs(job: Job, a: Run, b: Run, now: datetime) -> Comparison:
     first, second = _summaries(job, [Span(datetime(1970, 1, 1, tzinfo=UTC), now, run.number) for run in (a, b)])
     thrown, thrown_since = (RunException.objects.filter(run=run).count() for run in (a, b))
     counts = [
-        Difference("Completed", "count", first.completed, second.completed),
-        Difference("Failed", "count", first.failed, second.failed),
-        Difference("Failure rate", "percent", _failure_rate(first), _failure_rate(second)),
+        *_outcomes(first, second),
         Difference("Exceptions", "count", thrown, thrown_since),
         Difference("Duration", "ms", _duration_ms(a, now), _duration_ms(b, now)),
     ]
-    figures = [Difference(f"{m.label}, {row}", m.unit, x, y) for m, row, x, y in _figures(first, second)]
-    return Comparison([("Checkpoints", counts), ("Metrics", figures)], _settings(a, b))
+    return Comparison([("Checkpoints", counts), ("Metrics", _metrics(first, second))], _settings(a, b))
+
+
+def compare_spans(job: Job, a: Span, b: Span) -> Comparison:
+    """Compare two time ranges. The settings are those of the run at the end of each range.
+
+    A run that starts when the first range ends and the second one begins belongs to the second one.
+    """
+    first, second = _summaries(job, [a, b])
+    exceptions = RunException.objects.filter(run__job=job)
+    thrown, thrown_since = (exceptions.filter(at__gte=span.start, at__lt=span.end).count() for span in (a, b))
+    started, started_since = (
+        job.runs.filter(started_at__gte=span.start, started_at__lt=span.end).count() for span in (a, b)
+    )
+    counts = [
+        *_outcomes(first, second),
+        Difference("Exceptions", "count", thrown, thrown_since),
+        Difference("Started runs", "count", started, started_since),
+    ]
+    before, after = (job.runs.filter(started_at__lt=span.end).order_by("-number").first() for span in (a, b))
+    settings = _settings(before, after) if before and after and before != after else []
+    return Comparison([("Checkpoints", counts), ("Metrics", _metrics(first, second))], settings)
+
+
+def _outcomes(first: Summary, second: Summary) -> list[Difference]:
+    return [
+        Difference("Completed", "count", first.completed, second.completed),
+        Difference("Failed", "count", first.failed, second.failed),
+        Difference("Failure rate", "percent", _failure_rate(first), _failure_rate(second)),
+    ]
+
+
+def _metrics(first: Summary, second: Summary) -> list[Difference]:
+    return [Difference(f"{m.label}, {row}", m.unit, x, y) for m, row, x, y in _figures(first, second)]
 
 
 def _summaries(job: Job, spans: list[Span]) -> list[Summary]:

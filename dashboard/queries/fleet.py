@@ -18,9 +18,9 @@ from dashboard.queries.fleet_facts import label_keys, read_fleet_facts
 from dashboard.sorting import Sort
 from monitoring.alerts.scope import labels_of
 from monitoring.alerts.selector import BadSelector, Selector, parse
-from monitoring.models import Cluster, Job, SavepointState
+from monitoring.models import Cluster, Job, ObjectiveBudget, SavepointState
 
-SORTABLE = ("name", "state", "completed", "duration", "size", "savepoint", "failures")
+SORTABLE = ("name", "state", "completed", "duration", "size", "savepoint", "failures", "objective")
 PAGE_SIZE = 50
 PAGES_AT_ONCE = 6  # the most pages in one list: each refresh renders the whole list, so more would be slow
 SPARK_POINTS = 40
@@ -66,6 +66,7 @@ class Figures:
     durations: tuple[int, ...] = ()
     failed_per_day: tuple[int, ...] = (0,) * DAYS  # oldest first
     savepoint_at: datetime | None = None
+    budget: ObjectiveBudget | None = None  # of the job's objective
 
 
 class JobRow(NamedTuple):
@@ -131,6 +132,7 @@ class Fleet:
     groups: dict[str, Counter[Level]] = field(default_factory=dict)  # listed jobs by label value and level
     ended: int = 0  # the number of matching jobs that have ended
     matching: list[JobRow] = field(default_factory=list)  # jobs of all pages, without figures, in the order of the list
+    has_objectives: bool = False  # whether a listed job has an objective
 
     @property
     def folded(self) -> bool:
@@ -200,8 +202,9 @@ def read_fleet(chosen: Selection, now: datetime, reach: Reach = FULL_REACH) -> F
     active = _without_ended(matching)
     groups = _grouped(_sorted(_listed(matching, chosen), chosen.sorting, now), chosen.group)
     listed = [row for rows in groups.values() for row in rows]
+    has_objectives = not _with_objective().isdisjoint(_ids(listed))
     return Fleet(
-        shown=_build_page(listed, chosen, now),
+        shown=_build_page(listed, chosen, now, has_objectives=has_objectives),
         strip=sorted(active, key=lambda row: (row.facts.cluster.name, row.facts.name)),
         counts=Counter(row.health.level for row in all_rows),
         levels=Counter(row.health.level for row in active),
@@ -211,16 +214,19 @@ def read_fleet(chosen: Selection, now: datetime, reach: Reach = FULL_REACH) -> F
         groups={value: Counter(row.health.level for row in rows) for value, rows in groups.items()},
         ended=sum(row.health.level is Level.ENDED for row in matching),
         matching=listed,
+        has_objectives=has_objectives,
     )
 
 
-def _build_page(matching: list[JobRow], chosen: Selection, now: datetime) -> FleetPage:
+def _build_page(matching: list[JobRow], chosen: Selection, now: datetime, *, has_objectives: bool) -> FleetPage:
     paginator = Paginator(matching, PAGE_SIZE)
     first = paginator.get_page(chosen.page).number
     wanted = int(chosen.upto) if chosen.upto.isdecimal() and len(chosen.upto) < 9 else first
     last = min(max(wanted, first), first + PAGES_AT_ONCE - 1, paginator.num_pages)
     rows = matching[(first - 1) * PAGE_SIZE : last * PAGE_SIZE]
-    return FleetPage(with_figures(rows, now), first, last, paginator.num_pages, len(matching))
+    return FleetPage(
+        with_figures(rows, now, has_objectives=has_objectives), first, last, paginator.num_pages, len(matching)
+    )
 
 
 def matching_jobs(chosen: Selection, now: datetime, reach: Reach) -> list[int]:
@@ -299,6 +305,9 @@ def _value_of(field: str, rows: list[JobRow], now: datetime) -> Callable[[JobRow
         case "failures":
             failed = _failures_per_day(_ids(rows), now)
             return lambda row: failed[row.facts.pk].total() if row.facts.pk in failed else 0
+        case "objective":
+            left = {pk: each.left_percent for pk, each in _budgets(_ids(rows)).items()}
+            return lambda row: left.get(row.facts.pk)
     raise ValueError(f"The fleet has no column {field!r}.")
 
 
@@ -321,14 +330,36 @@ def with_full_facts(rows: Iterable[JobRow], now: datetime) -> list[JobRow]:
     return [row._replace(facts=facts[row.facts.pk]) for row in listed if row.facts.pk in facts]
 
 
-def with_figures(rows: list[JobRow], now: datetime) -> list[JobRow]:
+def with_budgets(rows: list[JobRow]) -> list[JobRow]:
+    """Return the rows with the budgets of objectives, and without the other figures."""
+    budgets = _budgets(_ids(rows))
+    return [row._replace(figures=Figures(budget=budgets.get(row.facts.pk))) for row in rows]
+
+
+def with_figures(rows: list[JobRow], now: datetime, *, has_objectives: bool = True) -> list[JobRow]:
+    """Return the rows with their figures. Without `has_objectives`, no job has a budget."""
     ids, hour = _ids(rows), now - timedelta(hours=1)
     recent = {r["job_id"]: r for r in select(_RECENT, [ids, hour, hour, SPARK_POINTS])}
-    savepoints, failed = _newest_savepoints(ids), _failures_per_day(ids, now)
+    savepoints, failed, budgets = (
+        _newest_savepoints(ids),
+        _failures_per_day(ids, now),
+        _budgets(ids if has_objectives else []),
+    )
     return [
-        row._replace(figures=_figures(recent.get(pk, {}), failed.get(pk, Counter()), savepoints.get(pk)))
+        row._replace(
+            figures=_figures(recent.get(pk, {}), failed.get(pk, Counter()), savepoints.get(pk), budgets.get(pk))
+        )
         for pk, row in zip(ids, rows, strict=True)
     ]
+
+
+def _with_objective() -> set[int]:
+    return set(ObjectiveBudget.objects.values_list("job_id", flat=True))
+
+
+def _budgets(ids: list[int]) -> dict[int, ObjectiveBudget]:
+    """Return the budgets by job, for jobs with an objective."""
+    return {each.job_id: each for each in ObjectiveBudget.objects.filter(job__in=ids)}
 
 
 def _ids(rows: Iterable[JobRow]) -> list[int]:
@@ -349,11 +380,14 @@ def _failures_per_day(ids: list[int], now: datetime) -> dict[int, Counter[int]]:
     return failed
 
 
-def _figures(recent: dict[str, Any], failed: Counter[int], savepoint_at: datetime | None) -> Figures:
+def _figures(
+    recent: dict[str, Any], failed: Counter[int], savepoint_at: datetime | None, budget: ObjectiveBudget | None
+) -> Figures:
     return Figures(
         duration_p95=recent.get("duration_p95"),
         alignment_p95=recent.get("alignment_p95"),
         durations=tuple(d for d in recent.get("durations") or () if d is not None),
         failed_per_day=tuple(failed[day] for day in reversed(range(DAYS))),
         savepoint_at=savepoint_at,
+        budget=budget,
     )

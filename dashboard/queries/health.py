@@ -26,6 +26,7 @@ _TASKS = {
     "poll_clusters": noop("Poll clusters"),
     "evaluate_rules": noop("Evaluate rules"),
     "deliver_notifications": noop("Deliver notifications"),
+    "measure_objectives": noop("Measure objectives"),
     "advance_savepoints": noop("Process savepoints"),
     "advance_recovery": noop("Process restarts"),
     "answer_state_reads": noop("Read state of snapshots"),

@@ -44,6 +44,7 @@ class IncidentFilter:
     severity: str = ""
     text: str = ""
     hidden_by: int | None = None
+    assignee: str = ""
 
     @classmethod
     def read(cls, query: Mapping[str, str]) -> Self:
@@ -54,12 +55,13 @@ class IncidentFilter:
             severity=severity if severity in Severity.values else "",
             text=query.get("q", "").replace("\0", "").strip()[:200],
             hidden_by=int(hidden_by) if hidden_by.isdecimal() and len(hidden_by) < 19 else None,
+            assignee=query.get("assignee", "").replace("\0", "").strip()[:150],
         )
 
     @property
     def is_narrow(self) -> bool:
         """Return whether there is a condition apart from the status."""
-        return bool(self.severity or self.text or self.hidden_by)
+        return bool(self.severity or self.text or self.hidden_by or self.assignee)
 
 
 def visible_incidents() -> QuerySet[Incident]:
@@ -72,6 +74,8 @@ def find_incidents(chosen: IncidentFilter) -> QuerySet[Incident]:
     found = _by_state(Incident.objects.select_related("job", "cluster"), chosen.state)
     if chosen.severity:
         found = found.filter(severity=chosen.severity)
+    if chosen.assignee:
+        found = found.filter(assigned_to=chosen.assignee)
     if chosen.text:
         named = Q(job__name__icontains=chosen.text) | Q(cluster__name__icontains=chosen.text)
         found = found.filter(named | Q(sentence__icontains=chosen.text))

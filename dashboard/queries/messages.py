@@ -13,7 +13,7 @@ from dashboard.access.guard import Access, access_of, refusal
 from dashboard.access.reach import Reach
 from dashboard.access.roles import Role
 from monitoring.models import Channel, Delivery, Incident, Notification, Severity
-from monitoring.notify.message import Message, item_of
+from monitoring.notify.message import Message, item_of, message_of
 from monitoring.notify.wording.texts import subject_of
 from monitoring.reasons.reason import SOURCE
 
@@ -21,8 +21,8 @@ from monitoring.reasons.reason import SOURCE
 def visible_messages(reach: Reach) -> QuerySet[Delivery]:
     """Return the messages that an account may see.
 
-    A message about several incidents needs the right to see all of them. A test message has no incident and needs the
-    right to see everything.
+    A message about several incidents needs the right to see all of them. A test message or a summary needs the right
+    to see everything.
     """
     found = Delivery.objects.all()
     if reach.is_unrestricted:
@@ -49,6 +49,9 @@ def subjects(deliveries: Iterable[Delivery]) -> dict[int, str]:
         delivery = found[lead.delivery_id or 0]
         message = Message(delivery.key, (item_of(lead),), totals[delivery.pk], delivery.is_digest)
         texts[delivery.pk] = subject_of(message, language)
+    for pk, each in found.items():
+        if each.summary is not None:
+            texts[pk] = subject_of(message_of(each), language)
     return texts
 
 

@@ -22,7 +22,9 @@ _ENGINE_JOB_ID = re.compile(r"[0-9a-f]{8,32}")
 _PAGES = {
     "Fleet": "fleet",
     "Incidents": "incidents",
+    "Shift summary": "shift",
     "Rules": "rules",
+    "Objectives": "objectives",
     "Savepoints": "savepoints",
     "Channels": "channels",
     "Messages": "deliveries",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import F, Q
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from dashboard.queries.facts import select
 from dashboard.queries.history_marks import STARTING, observed_restarts
@@ -75,12 +77,18 @@ class CheckpointPoint:
 
 @dataclass(frozen=True)
 class RunStart:
-    """The start of a run or, with `by_engine`, a restart of the run by the engine."""
+    """The start of a run or, with `by_engine`, a restart of the run by the engine.
+
+    `version` is the run's version of the launch record, or None if it is that of the run before. `settings` is the
+    number of settings of the engine's configuration that changed with the run.
+    """
 
     number: int
     at: datetime
     restored: str  # "savepoint 42", "checkpoint 7" or ""
     by_engine: bool = False
+    version: int | None = None
+    settings: int = 0
 
     @property
     def name(self) -> str:
@@ -88,8 +96,16 @@ class RunStart:
 
     @property
     def label(self) -> str:
-        restored = _("restored from %(state)s") % {"state": self.restored}
-        return f"{self.name} · {restored}" if self.restored else self.name
+        return " · ".join([self.name, *self._details()])
+
+    def _details(self) -> Iterator[str]:
+        if self.version is not None:
+            yield _("version %(number)s") % {"number": self.version}
+        if self.settings:
+            changed = ngettext("%(count)s setting changed", "%(count)s settings changed", self.settings)
+            yield changed % {"count": self.settings}
+        if self.restored:
+            yield _("restored from %(state)s") % {"state": self.restored}
 
 
 @dataclass(frozen=True)
@@ -224,7 +240,13 @@ def read_run_starts(job: Job, span: Span) -> list[RunStart]:
     newest = list(runs.defer("exceptions", "summary", "vertices").order_by("-number")[:_MOST_STARTS])
     found = RestartAttempt.objects.filter(new_run__in=newest).select_related("savepoint__checkpoint")
     attempts = {attempt.new_run_id: attempt for attempt in found}
-    marks = [mark for run in newest for mark in _run_marks(run, attempts.get(run.pk))]
+    versions = _versions(job, newest)
+    settings = Counter(job.configuration_changes.filter(run__in=newest).values_list("run_id", flat=True))
+    marks = [
+        replace(mark, version=versions.get(run.number), settings=settings[run.pk]) if not mark.by_engine else mark
+        for run in newest
+        for mark in _run_marks(run, attempts.get(run.pk))
+    ]
     marks += _other_engine_restarts(newest, span)
     within = sorted((mark for mark in marks if span.start <= mark.at <= span.end), key=lambda mark: mark.at)
     return within[-_MOST_STARTS:]
@@ -246,6 +268,14 @@ def read_gaps(job: Job, span: Span) -> list[Gap]:
     """Return the newest gaps of a span, with start and end limited to the span."""
     found = [Gap(**row) for row in select(_GAPS, in_span(job, span))]
     return [replace(gap, start=max(gap.start, span.start), end=min(gap.end, span.end)) for gap in found]
+
+
+def _versions(job: Job, runs: Sequence[Run]) -> dict[int, int]:
+    """Return the version of the launch record for each number of a run that has another version than the run before."""
+    numbers = {run.number + back for run in runs for back in (-1, 0)}
+    rows = Run.objects.filter(job=job, number__in=numbers).values_list("number", "launch_version__number")
+    found = {number: version for number, version in rows if version is not None}
+    return {number: version for number, version in found.items() if found.get(number - 1, version) != version}
 
 
 def _run_marks(run: Run, attempt: RestartAttempt | None) -> list[RunStart]:

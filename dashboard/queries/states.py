@@ -167,6 +167,12 @@ def preselected_snapshot(job: Job, offer: Offer) -> Choice | None:
     return next(best, sound[0] if sound else None)
 
 
+def newest_savepoint_of(offer: Offer) -> Choice | None:
+    """Return the newest stored savepoint without a known problem, or None."""
+    sound = (each for each in offer.choices if isinstance(each.source, Savepoint) and not each.problem)
+    return max(sound, key=lambda choice: choice.taken_at, default=None)
+
+
 def _newest_first(choices: list[Choice]) -> list[Choice]:
     return sorted(choices, key=lambda choice: choice.taken_at, reverse=True)
 

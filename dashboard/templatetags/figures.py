@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from html import escape as escape_plain
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlsplit
 
 from django import template
 from django.db.models import Model
@@ -18,6 +18,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from dashboard import launch_wait
 from dashboard.audit_texts import action_text, actor_name, reason_text, target_text
@@ -43,6 +44,8 @@ from monitoring.models import (
     IncidentState,
     Job,
     NotificationState,
+    Objective,
+    ObjectiveBudget,
     Run,
     RunState,
     Savepoint,
@@ -59,12 +62,13 @@ from monitoring.units import (
     age_text,
     bytes_text,
     flink_duration_text,
+    span_ms_text,
     span_text,
     time_text,
 )
 
 register = template.Library()
-_TABS_WITH_RANGE = ("overview", "history", "summary")
+LITTLE_LEFT = 20  # percent of the budget of an objective
 
 
 def _nothing() -> SafeString:
@@ -507,17 +511,6 @@ def isolated(name: str) -> SafeString:
     return format_html("<bdi>{}</bdi>", name)
 
 
-@register.simple_tag(takes_context=True)
-def kept_range(context: RequestContext, *more: str, **added: str) -> str:
-    """Return a query string with the time range and the run of a job's page, for links to pages that know them.
-
-    `more` are the names of further parameters that the linked page knows. `added` are new parameters.
-    """
-    query = context["request"].GET if context.get("tab") in _TABS_WITH_RANGE else {}  # others have another `run`
-    kept = {name: query[name] for name in (*more, "since", "until", "run") if query.get(name)} | added
-    return f"?{urlencode(kept)}" if kept else ""
-
-
 @register.filter
 def is_long_ago(at: datetime | None, seconds: int) -> bool:
     return at is not None and timezone.now() - at > timedelta(seconds=seconds)
@@ -533,3 +526,32 @@ def why_queued(run: Run) -> str:
 def queued_since(run: Run) -> datetime | None:
     since = run.launch_wait.get("since")
     return None if since is None else datetime.fromisoformat(since)
+
+
+@register.filter
+def objective_text(objective: Objective | ObjectiveBudget) -> str:
+    """Return a sentence without an end, such as `99 % of the checkpoints in less than 30 s over 30 days`."""
+    text = ngettext(
+        "%(percent)s %% of the checkpoints in less than %(limit)s over %(days)s day",
+        "%(percent)s %% of the checkpoints in less than %(limit)s over %(days)s days",
+        objective.days,
+    )
+    return text % {
+        "percent": f"{objective.percent:g}",
+        "limit": span_ms_text(objective.limit_ms),
+        "days": objective.days,
+    }
+
+
+@register.filter
+def budget_left(budget: ObjectiveBudget) -> str:
+    """Return what is left of the budget as a percentage, or a dash if the job has no checkpoints."""
+    return "–" if budget.left_percent is None else f"{budget.left_percent:.0f} %".replace("-", "−")
+
+
+@register.filter
+def budget_tone(budget: ObjectiveBudget) -> str:
+    """Return the word of the level in whose colour the budget is shown, or "" if enough of it is left."""
+    if budget.left_percent is None or budget.left_percent > LITTLE_LEFT:
+        return ""
+    return Level.DEGRADED.word if budget.left_percent > 0 else Level.FAILING.word

@@ -22,10 +22,13 @@ from dashboard.queries.fleet import Figures, JobRow, label_of
 from dashboard.templatetags.figures import (
     age,
     badge,
+    budget_left,
+    budget_tone,
     bytes_,
     day_bars,
     duration,
     level_tone,
+    objective_text,
     sparkline,
     translated,
 )
@@ -48,10 +51,20 @@ class _Rows:
         self._choosing, self._access = context["may_act_somewhere"], context["access"]
         self._before, _zero, self._after = reverse("job", args=[0]).rpartition("0")
         self._fleet = reverse("fleet")
+        self._new_rule = reverse("rule-new", args=["failed_in_window"])
+        texts = {
+            "failure/": _("Newest failed checkpoint"),
+            "rule": _("New alert rule"),
+            "restart/": _("Restart from…"),
+            "restart/?from=savepoint": _("Restart from the newest savepoint"),
+        }
+        self._menu_texts = {name: escape(text) for name, text in texts.items()}
+        self._menu_name = _("Actions for %(name)s")
         self._drawn = _("Durations of the latest checkpoints")
         self._p95 = _("p95 of the last hour: %(p95)s")
         columns = ("Last checkpoint", "Duration", "Alignment p95", "State size", "Failures (7 d)")
-        self._names = {name: escape(_(name)) for name in (*columns, "Savepoint age")}
+        self._names = {name: escape(_(name)) for name in (*columns, "Savepoint age", "Budget left")}
+        self._has_objectives = context["fleet"].has_objectives
         self._badges: dict[tuple[str, Level], str] = {}
         self._group, self._groups = context["chosen"].group, context["fleet"].groups
         self._levels = {level: escape(_(level.word)) for level in Level}
@@ -73,12 +86,13 @@ class _Rows:
             title = escape(_("without the label %(key)s") % {"key": self._group})
         counts = self._groups[value]
         levels = (f"{counts[level]} {word}" for level, word in self._levels.items() if counts.get(level))
-        return f'\n      <tr class="group-row"><td colspan="11"><b>{title}</b> {" · ".join(levels)}</td></tr>'
+        cell = f'<td colspan="{12 + self._has_objectives}"><b>{title}</b> {" · ".join(levels)}</td>'
+        return f'\n      <tr class="group-row">{cell}</tr>'
 
     def render(self, row: JobRow) -> str:
         choice = self._choice(row) if self._choosing else ""
         cells = "\n        ".join(
-            (choice + self._job(row), self._state(row), *self._figures(row), self._automation(row))
+            (choice + self._job(row), self._state(row), *self._figures(row), self._automation(row), self._menu(row))
         )
         return f'\n      <tr class="link">\n        {cells}\n      </tr>'
 
@@ -137,8 +151,14 @@ class _Rows:
         yield self._number("Alignment p95", duration(figures.alignment_p95), " less")
         yield self._number("State size", bytes_(row.facts.state_size))
         failed = figures.failed_per_day
-        yield self._number("Failures (7 d)", f"{sum(failed)}{day_bars(failed)}", " failures")
+        count = f"{sum(failed)}"
+        if any(failed):
+            title = self._menu_texts["failure/"]
+            count = f'<a href="{self._before}{row.facts.pk}/failure/" title="{title}">{count}</a>'
+        yield self._number("Failures (7 d)", f"{count}{day_bars(failed)}", " failures")
         yield self._number("Savepoint age", age(figures.savepoint_at))
+        if self._has_objectives:
+            yield self._budget(figures)
 
     def _duration(self, row: JobRow) -> str:
         """Return the duration of the last checkpoint, by which the list can be sorted, with the p95 of the hour."""
@@ -147,11 +167,42 @@ class _Rows:
         shown = duration(row.facts.last_duration_ms)
         return f'<td class="num" data-name="{self._names["Duration"]}"{title}>{shown}</td>'
 
+    def _budget(self, figures: Figures) -> str:
+        """Return what is left of the budget of the job's objective, with the objective as the title."""
+        budget = figures.budget
+        if budget is None:
+            return self._number("Budget left", '<span class="nothing">–</span>')
+        tone = budget_tone(budget)
+        mark = f' class="level level-{tone}"' if tone else ""
+        shown = f'<span{mark} title="{escape(objective_text(budget))}">{budget_left(budget)}</span>'
+        return self._number("Budget left", shown)
+
     def _number(self, column: str, text: str, more: str = "") -> str:
         return f'<td class="num{more}" data-name="{self._names[column]}">{text}</td>'
 
     def _automation(self, row: JobRow) -> str:
         return f'<td class="soft small by-itself less hide-narrow">{_automation(row)}</td>'
+
+    def _menu(self, row: JobRow) -> str:
+        """Return the cell with the links to act on the job. Without links it is empty."""
+        facts, acts = row.facts, acts_on(self._access, row.facts.job)
+        at, texts = f"{self._before}{facts.pk}/", self._menu_texts
+        offered = {
+            "failure/": any(row.figures.failed_per_day),
+            "restart/": acts,
+            "restart/?from=savepoint": acts and row.figures.savepoint_at is not None,
+        }
+        links = [f'<a href="{at}{path}">{texts[path]}</a>' for path, is_offered in offered.items() if is_offered]
+        if acts:
+            links.append(f'<a href="{self._new_rule}?job={facts.pk}">{texts["rule"]}</a>')
+        if not links:
+            return '<td class="row-menu"></td>'
+        name = escape(self._menu_name % {"name": facts.name})
+        return (
+            f'<td class="row-menu"><details class="menu" name="menu" id="menu-{facts.pk}"><summary'
+            f' aria-label="{name}"><span aria-hidden="true">⋯</span></summary>'
+            f'<div class="menu-items">{"".join(links)}</div></details></td>'
+        )
 
 
 def _cause(row: JobRow) -> str:

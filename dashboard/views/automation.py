@@ -15,6 +15,7 @@ from django.views.decorators.http import require_POST
 from dashboard.access.guard import actor_of, reach_at, require_on, require_on_any
 from dashboard.access.roles import Role
 from dashboard.forms.automation import PauseForm
+from dashboard.forms.editing import newer_than_shown, newest_key
 from dashboard.forms.note import NoteForm
 from dashboard.forms.permitted import offer_clusters
 from dashboard.language import rendered
@@ -44,6 +45,14 @@ def pause(request: HttpRequest) -> HttpResponse:
     typed, now = form.cleaned_data, timezone.now()
     require_on(request, Role.OPERATOR, None, typed["cluster"].pk if typed["cluster"] else None)
     until = None if typed["lasts"] is None else now + timedelta(seconds=typed["lasts"])
+    same = pauses.active(now).filter(cluster=typed["cluster"])
+    if (other := newer_than_shown(same, request.POST).first()) is not None:
+        text = _(
+            "%(who)s has already paused this automation since this page was loaded. Reason: “%(reason)s”. Your input "
+            "is kept. To add another pause, send the form again."
+        )
+        form.add_error(None, text % {"who": other.author, "reason": other.reason})
+        return _show(request, form, 422)
     try:
         made = pauses.pause(typed["cluster"], typed["reason"], until, actor_of(request), now)
     except pauses.BadPause as problem:
@@ -93,6 +102,7 @@ def _show(request: HttpRequest, form: PauseForm, status: int = 200) -> HttpRespo
         "pauses": reach.narrow_to_clusters_or_all(pauses.active(now)).order_by("-started_at"),
         "held": jobs.filter(automation_paused=True)[:PAGE_SIZE],
         "breakers": jobs.filter(breaker_opened_at__isnull=False)[:PAGE_SIZE],
+        "newest": newest_key(AutomationPause.objects.all()),
         "elsewhere": jobs.exclude(managed_elsewhere="").count(),
         "page": Paginator(decisions, PAGE_SIZE).get_page(request.GET.get("page")),
         "section": "automation",

@@ -15,6 +15,7 @@ from dashboard.access.guard import reach_at, require_on_any
 from dashboard.access.reach import Reach
 from dashboard.access.roles import Role
 from dashboard.charts.backtest import backtest_figure
+from dashboard.forms.editing import unchecked
 from dashboard.forms.measures import field_of
 from dashboard.forms.rule import RuleForm
 from dashboard.language import rendered
@@ -120,7 +121,7 @@ def _form(request: HttpRequest, kind: Kind) -> RuleForm:
     if rule is None:
         jobs = reach.narrow(Job.objects.all())
         rule = AlertRule(kind=kind.name, job=jobs.filter(pk=_number(request, "of_job")).first())
-    form = RuleForm(kind, rule, request.GET)
+    form = RuleForm(kind, rule, unchecked(request.GET))
     if rule.job_id is None:
         form.offer_jobs(reach.narrow(Job.objects.all()))
     return form

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from django.conf import settings
 from django.contrib import messages
+from django.db import transaction
 from django.db.models import Count, Max, Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -16,6 +17,7 @@ from django.utils.translation import gettext as _
 from dashboard.access.guard import access_of, actor_of
 from dashboard.access.roles import Role
 from dashboard.forms.channel import FORMS, ChannelForm
+from dashboard.forms.editing import for_editing
 from dashboard.language import rendered
 from dashboard.queries.messages import subjects
 from dashboard.views.access import action, operator_required
@@ -59,13 +61,15 @@ def add_channel(request: HttpRequest, kind: str) -> HttpResponse:
 
 def channel(request: HttpRequest, pk: int) -> HttpResponse:
     """Show the channel to every account, or change it on POST."""
-    found = get_object_or_404(Channel, pk=pk)
-    return change_channel(request, found) if request.method == "POST" else _edit(request, found)
+    if request.method == "POST":
+        return change_channel(request, pk)
+    return _edit(request, get_object_or_404(Channel, pk=pk))
 
 
 @action
-def change_channel(request: HttpRequest, found: Channel) -> HttpResponse:
-    return _edit(request, found)
+@transaction.atomic
+def change_channel(request: HttpRequest, pk: int) -> HttpResponse:
+    return _edit(request, get_object_or_404(for_editing(Channel.objects.all()), pk=pk))
 
 
 @action

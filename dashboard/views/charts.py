@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
@@ -13,9 +13,11 @@ from django.utils.translation import gettext as _
 
 from dashboard.charts.alignment import alignment_figure
 from dashboard.charts.durations import alignments_figure, delays_figure, durations_figure
-from dashboard.charts.figure import clock_of, note_of
+from dashboard.charts.figure import add_flags, clock_of, note_of
+from dashboard.charts.lanes import lanes_figure
 from dashboard.charts.rolled import FIGURES, has_figures, rolled_figure
 from dashboard.charts.sizes import has_in_flight_data, in_flight_figure, sizes_figure
+from dashboard.queries.changes import JobChange, read_changes, with_comparisons
 from dashboard.queries.rolled import RolledPoint, read_chart
 from dashboard.queries.series import (
     MOST_COLUMNS,
@@ -45,6 +47,10 @@ BUILDERS: dict[str, Builder] = {
     "delays": delays_figure,
 }
 
+# The lanes of the overview's figure for long time ranges, and all figures of roll-ups that they need.
+_LANES = ("durations", "alignments", "sizes")
+_LANE_FIGURES = tuple(figure for name in _LANES for figure in FIGURES[name])
+
 # Whether a chart has anything to draw: a failed checkpoint may have neither a size, an alignment nor a start delay.
 _HAS_FIGURES: dict[str, Callable[[Sequence[CheckpointPoint]], bool]] = {
     "durations": bool,
@@ -57,35 +63,55 @@ _HAS_FIGURES: dict[str, Callable[[Sequence[CheckpointPoint]], bool]] = {
 
 def chart(request: HttpRequest, pk: int, name: str) -> JsonResponse:
     """Return `{"figure", "note", "empty"}` as JSON. An unknown range counts as the default range."""
-    job = find_job(pk)
-    window = window_of(request, job, timezone.now())
+    job, now = find_job(pk), timezone.now()
+    window = window_of(request, job, now)
     axis = window.axis
-    if name == "alignment":
-        return JsonResponse(_alignment(job, axis))
-    if name not in BUILDERS:
+    if name == "lanes":
+        drawn = _lanes(job, window)
+    elif name == "alignment":
+        drawn = _alignment(job, axis)
+    elif name in BUILDERS:
+        drawn = _chart(job, name, window)
+    else:
         raise Http404
+    if not drawn["empty"] and (changes := _changes_of(job, axis, now)):
+        add_flags(drawn["figure"], changes, axis)
+        drawn["note"] = _joined(drawn["note"], _("Flags: changes. Click one to compare the time before and after it."))
+    return JsonResponse(drawn)
+
+
+def changes(request: HttpRequest, pk: int) -> HttpResponse:
+    """Render the changes of the time range as a list, because the flags of charts cannot be reached by keyboard."""
+    job, now = find_job(pk), timezone.now()
+    window = window_of(request, job, now)
+    return render(request, "job/changes.html", {"changes": _changes_of(job, window.axis, now)})
+
+
+def _changes_of(job: Job, axis: Span, now: datetime) -> list[tuple[JobChange, str]]:
+    """Return the changes, each with a comparison that covers a quarter of the time range on both sides."""
+    return with_comparisons(read_changes(job, axis), job.pk, (axis.end - axis.start) / 4, now)
+
+
+def _chart(job: Job, name: str, window: Window) -> dict[str, Any]:
+    axis = window.axis
     rolled, points = read_chart(job, window.span, FIGURES[name], axis)
     starts, gaps = read_run_starts(job, axis), read_gaps(job, axis)
     if rolled.points is not None:
         figure = rolled_figure(name, rolled.points, starts, axis, gaps)
         note = _rollup_note(rolled.points, whole_days=rolled.whole_days)
-        return JsonResponse(
-            {
-                "figure": figure,
-                "note": _joined(note, note_of(figure), _beginning(window)),
-                "empty": not has_figures(name, rolled.points),
-                "rolled": True,
-            }
-        )
-    figure = BUILDERS[name](points, starts, axis, gaps)
-    note = _points_note(points, starts, axis, gaps, rolled.behind)
-    return JsonResponse(
-        {
+        return {
             "figure": figure,
             "note": _joined(note, note_of(figure), _beginning(window)),
-            "empty": not _HAS_FIGURES[name](points),
+            "empty": not has_figures(name, rolled.points),
+            "rolled": True,
         }
-    )
+    figure = BUILDERS[name](points, starts, axis, gaps)
+    note = _points_note(points, starts, axis, gaps, rolled.behind)
+    return {
+        "figure": figure,
+        "note": _joined(note, note_of(figure), _beginning(window)),
+        "empty": not _HAS_FIGURES[name](points),
+    }
 
 
 def table(request: HttpRequest, pk: int, name: str) -> HttpResponse:
@@ -119,14 +145,37 @@ def _beginning(window: Window) -> str:
     return _("The history begins on %(at)s.") % {"at": clock_of(span.start)}
 
 
+def _lanes(job: Job, window: Window) -> dict[str, Any]:
+    """Return the figure of the overview: durations, alignment and sizes with one time axis.
+
+    The lane of alignment has each subtask. Long time ranges have its trend instead.
+    """
+    axis = window.axis
+    rolled, points = read_chart(job, window.span, _LANE_FIGURES, axis)
+    starts, gaps = read_run_starts(job, axis), read_gaps(job, axis)
+    if rolled.points is not None:
+        figures = [rolled_figure(name, rolled.points, [], axis) for name in _LANES]
+        notes = [_rollup_note(rolled.points, whole_days=rolled.whole_days)]
+        drawn = [has_figures(name, rolled.points) for name in _LANES]
+    else:
+        grid = read_alignment(job, axis)
+        figures = [durations_figure(points, [], axis), alignment_figure(grid, axis), sizes_figure(points, [], axis)]
+        notes = [_points_note(points, starts, axis, gaps, rolled.behind), _worst(grid, axis) if grid.values else ""]
+        drawn = [bool(points), bool(grid.values), _HAS_FIGURES["sizes"](points)]
+    texts = ("", _("No subtask data in this time range."), _("No completed checkpoint in this time range."))
+    missing = ["" if is_drawn else text for text, is_drawn in zip(texts, drawn, strict=True)]
+    notes += [*dict.fromkeys(note_of(figure) for figure in figures), _beginning(window)]
+    return {
+        "figure": lanes_figure(figures, starts, axis, gaps, missing),
+        "note": _joined(*notes),
+        "empty": not any(drawn),
+        **({"rolled": True} if rolled.points is not None else {}),
+    }
+
+
 def _alignment(job: Job, span: Span) -> dict[str, Any]:
     grid = read_alignment(job, span)
-    return {
-        "figure": alignment_figure(grid, span),
-        "note": _worst(grid, span),
-        "empty": not grid.values,
-        "rows": len(grid.values),
-    }
+    return {"figure": alignment_figure(grid, span), "note": _worst(grid, span), "empty": not grid.values}
 
 
 def _worst(grid: AlignmentGrid, span: Span) -> str:

@@ -6,7 +6,8 @@ from typing import Any
 
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext_noop as _
 from django.views.decorators.vary import vary_on_headers
@@ -17,8 +18,10 @@ from dashboard.queries.detail import COLUMNS, exceptions_around, read_subtasks
 from dashboard.queries.history import (
     PAGE_SIZE,
     Cursor,
+    HistoryFilter,
     neighbours,
     newest_checkpoint,
+    newest_per_filter,
     read_history,
     rows_of,
     unreadable_text,
@@ -77,6 +80,15 @@ def new_checkpoints(request: HttpRequest, pk: int) -> HttpResponse:
     fresh = newest is not None and (seen is None or (newest.at, newest.pk) > (seen.at, seen.pk))
     context = {"job": job, "fresh": fresh, "rows": rows_of(job, pending)}
     return render(request, "job/history_news.html", context)
+
+
+def newest_failure(request: HttpRequest, pk: int) -> HttpResponse:
+    """Redirect to the newest failed checkpoint of the job. If there is none, redirect to the filtered history."""
+    status = CheckpointStatus.FAILED.value
+    (found,) = newest_per_filter(find_job(pk), [(HistoryFilter(status), 1)])
+    if found:
+        return redirect("checkpoint", found[0].pk)
+    return redirect(reverse("job-history", args=[pk], query={"status": status}))
 
 
 @vary_on_headers("HX-Request", "HX-Target")

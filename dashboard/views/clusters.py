@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib import messages
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -15,6 +16,7 @@ from django.utils.translation import gettext as _
 
 from dashboard.access.guard import actor_of, reach_at
 from dashboard.forms.cluster import ClusterForm
+from dashboard.forms.editing import for_editing, unchecked
 from dashboard.forms.note import ReasonForm
 from dashboard.language import rendered
 from dashboard.queries.clusters import ClusterCard, read_cluster, read_clusters
@@ -52,20 +54,31 @@ def add(request: HttpRequest) -> HttpResponse:
 @admin_required
 def edit(request: HttpRequest, pk: int) -> HttpResponse:
     form = ClusterForm(request.POST or None, instance=find_cluster(pk), label_suffix="")
-    if request.method == "POST" and form.is_valid() and form.examine(timezone.now):
-        changed = registration.change(form.instance, actor_of(request))
-        messages.success(
-            request, _("Saved. Waymark now polls the cluster with these settings.") if changed else _("No change.")
-        )
-        _warn(request, form.instance)
+    if request.method == "POST" and form.is_valid() and form.examine(timezone.now) and _change(request, form):
         return redirect("cluster", pk)
     return _form(request, form, Cluster.objects.get(pk=pk))
+
+
+@transaction.atomic
+def _change(request: HttpRequest, form: ClusterForm) -> bool:
+    """Save the settings, unless somebody else has saved others during the test of the connection."""
+    stored = ClusterForm(instance=for_editing(Cluster.objects.all()).get(pk=form.instance.pk))
+    if changes := stored.changes_since(request.POST):
+        form.shown_values = stored.shown_values
+        form.add_error(None, changes)
+        return False
+    changed = registration.change(form.instance, actor_of(request))
+    text = _("Saved. Waymark now polls the cluster with these settings.") if changed else _("No change.")
+    messages.success(request, text)
+    _warn(request, form.instance)
+    return True
 
 
 @admin_action
 def try_typed(request: HttpRequest, pk: int | None = None) -> HttpResponse:
     """Test the connection with the values of the form. Nothing is stored, and the form does not change."""
-    form = ClusterForm(request.POST, instance=None if pk is None else find_cluster(pk), label_suffix="")
+    typed = unchecked(request.POST)
+    form = ClusterForm(typed, instance=None if pk is None else find_cluster(pk), label_suffix="")
     if form.is_valid():
         form.examine(timezone.now)
     wrong = [Wrong(_label(form, name), " ".join(map(str, errors))) for name, errors in form.errors.items()]
@@ -87,6 +100,9 @@ def watch(request: HttpRequest, pk: int) -> HttpResponse:
     """Start or stop monitoring a cluster, by the parameter `watched` ("yes" or "no"). A stop requires a reason."""
     found = find_cluster(pk)
     actor = actor_of(request)
+    if found.enabled == (request.POST.get("watched") == "yes"):
+        messages.warning(request, _unchanged(found))
+        return redirect("cluster", pk)
     if request.POST.get("watched") == "yes":
         registration.watch(found, watched=True, actor=actor)
         messages.success(request, _("Waymark monitors %(name)s again.") % {"name": found.name})
@@ -106,6 +122,9 @@ def watch(request: HttpRequest, pk: int) -> HttpResponse:
 def remove(request: HttpRequest, pk: int) -> HttpResponse:
     found = find_cluster(pk)
     form = ReasonForm(request.POST or None, label_suffix="")
+    if request.method == "POST" and found.archived_at is not None:
+        messages.warning(request, _unchanged(found))
+        return redirect("cluster", pk)
     if request.method == "POST" and form.is_valid():
         name, actor = found.name, actor_of(request)
         gone = registration.remove(found, actor=actor, reason=form.cleaned_data["reason"], now=timezone.now())
@@ -123,12 +142,26 @@ def remove(request: HttpRequest, pk: int) -> HttpResponse:
 @admin_action
 def same(request: HttpRequest, pk: int) -> HttpResponse:
     found = find_cluster(pk)
+    if found.stranger is None:
+        messages.warning(request, _("The identity of %(name)s is already confirmed.") % {"name": found.name})
+        return redirect("cluster", pk)
     registration.confirm_same(found, actor_of(request))
     messages.success(
         request,
         _("%(name)s is accepted as the same cluster. Waymark polls it immediately.") % {"name": found.name},
     )
     return redirect("cluster", pk)
+
+
+def _unchanged(found: Cluster) -> str:
+    """Return the text for an action that somebody else has already carried out."""
+    if found.enabled:
+        text = _("Waymark already monitors %(name)s.")
+    elif found.archived_at is not None:
+        text = _("%(name)s is already removed.")
+    else:
+        text = _("The monitoring of %(name)s is already stopped.")
+    return text % {"name": found.name}
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Compare two checkpoints or two runs of a job."""
+"""Compare two checkpoints, two runs or two time ranges of a job."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from dashboard.forms.compare import CompareForm
-from dashboard.queries.comparison import compare_checkpoints, compare_runs
+from dashboard.queries.changes import read_changes
+from dashboard.queries.comparison import compare as compare_sides
+from dashboard.queries.series import Span
 from dashboard.views.job import find_job, job_context
-from monitoring.models import Checkpoint, Run
+from monitoring.models import Checkpoint
 
 
 def compare(request: HttpRequest, pk: int) -> HttpResponse:
@@ -30,13 +32,16 @@ def compare(request: HttpRequest, pk: int) -> HttpResponse:
     if form.is_valid():
         a, b = form.cleaned_data["a"], form.cleaned_data["b"]
         sides = [a, b]
-        runs = isinstance(a, Run)
-        comparison = compare_runs(job, a, b, context["now"]) if runs else compare_checkpoints(a, b)
+        comparison = compare_sides(job, a, b, context["now"])
+        if isinstance(a, Span) and isinstance(b, Span):
+            between = Span(min(a.start, b.start), max(a.end, b.end))
+            context["changes"] = [(change, "") for change in read_changes(job, between)]
     context |= {
         "form": form,
         "comparison": comparison,
         "sides": sides,
         "of_checkpoints": bool(sides) and isinstance(sides[0], Checkpoint),
+        "of_ranges": bool(sides) and isinstance(sides[0], Span),
     }
     return render(request, "job/compare.html", context, status=400 if form.errors else 200)
 

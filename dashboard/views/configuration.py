@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.contrib import messages
 from django.core.paginator import Paginator
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -12,6 +13,7 @@ from django.utils.translation import gettext as _
 from dashboard.access.guard import actor_of
 from dashboard.acts.job_settings import save_automation
 from dashboard.forms.automation import AutomationForm
+from dashboard.forms.editing import for_editing
 from dashboard.views.access import action
 from dashboard.views.job import find_job, job_context
 from monitoring.diagnosis.diagnoses import advice_for
@@ -27,9 +29,10 @@ def configuration(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @action
+@transaction.atomic
 def change_automation(request: HttpRequest, pk: int) -> HttpResponse:
     job = find_job(pk)
-    form = AutomationForm(request.POST, instance=Job.objects.get(pk=pk), label_suffix="")
+    form = AutomationForm(request.POST, instance=for_editing(Job.objects.all()).get(pk=pk), label_suffix="")
     if not form.is_valid():
         return render(request, "job/configuration.html", _context(request, job, form), status=422)
     save_automation(form, actor_of(request), timezone.now())

@@ -16,6 +16,7 @@ from dashboard.language import rendered
 from dashboard.queries.messages import may_retry, require_to_retry, subjects, visible_channels, visible_messages
 from monitoring.models import Delivery, DeliveryAttempt, DeliveryState
 from monitoring.notify.channels import NotGivenUp, retry_delivery
+from monitoring.notify.shift import from_stored
 
 PAGE_SIZE = 50
 INCIDENTS_SHOWN = 100
@@ -57,6 +58,7 @@ def delivery(request: HttpRequest, pk: int) -> HttpResponse:
         "tries": found.tries.all(),
         "told": notifications[:INCIDENTS_SHOWN],
         "told_count": notifications.count(),
+        "shift": from_stored(found.summary) if found.summary is not None else None,
         "may_act": may_retry(access_of(request), found),
         "section": "deliveries",
     }

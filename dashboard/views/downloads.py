@@ -14,7 +14,7 @@ from dashboard.downloads import Column, download
 from dashboard.forms.compare import CompareForm
 from dashboard.forms.history import HistoryForm
 from dashboard.queries.archived import find_checkpoint, operators_of
-from dashboard.queries.comparison import Difference, compare_checkpoints, compare_runs
+from dashboard.queries.comparison import Difference, compare
 from dashboard.queries.detail import COLUMNS, SubtaskRow, read_subtasks
 from dashboard.queries.history import all_checkpoints, unreadable_files
 from dashboard.queries.rolled import RolledPoint, read_chart
@@ -25,7 +25,7 @@ from dashboard.views.window import window_of
 from monitoring.history.archive.parquet import Unreadable
 from monitoring.history.pipeline.columns import FIGURES
 from monitoring.history.quantiles import P95_FROM, P95_TO
-from monitoring.models import Checkpoint, Job, OperatorCheckpoint, Run, RunException
+from monitoring.models import Checkpoint, Job, OperatorCheckpoint, RunException
 
 Writer = Callable[[HttpRequest, Job, str], HttpResponseBase]
 
@@ -149,7 +149,7 @@ def _comparison(request: HttpRequest, job: Job, form: str) -> HttpResponseBase:
     if not asked.is_valid():
         return _wrong(asked.errors)
     a, b = asked.cleaned_data["a"], asked.cleaned_data["b"]
-    found = compare_runs(job, a, b, timezone.now()) if isinstance(a, Run) else compare_checkpoints(a, b)
+    found = compare(job, a, b, timezone.now())
     return download(form, f"{job.name}-compared", DIFFERENCES, [each for _, group in found.groups for each in group])
 
 

@@ -33,6 +33,7 @@ COLUMNS = (
     ("size", _("State size")),
     ("failures", _("Failures (7 d)")),
     ("savepoint", _("Savepoint age")),
+    ("objective", _("Budget left")),
 )
 KIOSK_JOBS = 8  # the jobs on the wall board, whose lines are large
 NAMED = 8  # up to this number of jobs, the strip shows the jobs' names
@@ -144,6 +145,7 @@ JOBS: list[Column[JobRow]] = [
     Column("failed_7d", lambda row: sum(row.figures.failed_per_day)),
     Column("savepoint_at", attrgetter("figures.savepoint_at")),
     Column("incidents", attrgetter("facts.incidents")),
+    Column("objective_left_percent", lambda row: row.figures.budget and row.figures.budget.left_percent),
 ]
 
 

@@ -16,10 +16,14 @@ from django.utils.translation import gettext_noop, ngettext
 from django.views.decorators.http import require_POST
 
 from dashboard.access.guard import access_of, actor_of, reach_at, require_on_any
+from dashboard.access.reach import operators_of
 from dashboard.access.roles import Role
 from dashboard.access.same_site import own_path
 from dashboard.charts.backtest import backtest_figure
+from dashboard.charts.figure import add_flags
+from dashboard.forms.editing import newer_than_shown, newest_key
 from dashboard.forms.note import (
+    AssignForm,
     NoteForm,
     PresetForm,
     SeveralForm,
@@ -28,7 +32,10 @@ from dashboard.forms.note import (
     WrittenNoteForm,
 )
 from dashboard.language import rendered
+from dashboard.queries.changes import read_changes, with_comparisons
+from dashboard.queries.correlation import read_correlations
 from dashboard.queries.incidents import (
+    BEFORE,
     UNRESOLVED,
     IncidentFilter,
     find_incidents,
@@ -38,12 +45,16 @@ from dashboard.queries.incidents import (
     replay_of,
     rule_in_force,
     steps_of,
+    visible_incidents,
 )
+from dashboard.queries.series import Span
 from dashboard.views.access import action
 from monitoring.alerts import lifecycle
 from monitoring.alerts.kinds import kind_of
+from monitoring.alerts.runbooks import runbooks_of
 from monitoring.diagnosis.diagnoses import of_incident
-from monitoring.models import Incident, IncidentState, Severity
+from monitoring.models import Incident, IncidentEvent, IncidentEventKind, IncidentState, Runbook, Severity
+from monitoring.reasons.columns import stored
 
 PAGE_SIZE = 50
 HIDDEN_SHOWN = 20
@@ -56,14 +67,18 @@ def incidents(request: HttpRequest) -> HttpResponse:
     chosen = IncidentFilter.read(shown | request.GET.dict())
     reach = reach_at(request)
     page = Paginator(reach.narrow_either(find_incidents(chosen)), PAGE_SIZE).get_page(request.GET.get("page"))
+    all_unresolved = chosen == IncidentFilter(state=UNRESOLVED)
     context = {
+        "correlations": read_correlations(reach.narrow_either(visible_incidents())) if all_unresolved else [],
         "page": page,
         "chosen": chosen,
         "states": STATES,
         "severities": Severity.choices,
         "hidden": hidden_now(reach) if chosen.hidden_by is None else 0,
         "choosing": any(_may_act(request, each) for each in page),
-        "all_unresolved": chosen == IncidentFilter(state=UNRESOLVED),
+        "newest": newest_key(IncidentEvent.objects.all()),
+        "all_unresolved": all_unresolved,
+        "me": request.user.get_username(),
         "section": "incidents",
     }
     live = request.headers.get("HX-Target") == "incidents-live"
@@ -80,8 +95,12 @@ def chart(request: HttpRequest, pk: int) -> JsonResponse:
     rule = rule_in_force(found)
     if rule is None:
         raise Http404
-    replayed = replay_of(found, rule, timezone.now())
+    now = timezone.now()
+    replayed = replay_of(found, rule, now)
     figure = backtest_figure(replayed, kind_of(rule.kind).unit)
+    if found.job is not None and replayed.has_values:
+        span = Span(replayed.since, replayed.until)
+        add_flags(figure, with_comparisons(read_changes(found.job, span), found.job.pk, BEFORE, now), span)
     return JsonResponse({"figure": figure, "note": "", "empty": not replayed.has_values})
 
 
@@ -104,6 +123,8 @@ def acknowledge_several(request: HttpRequest) -> HttpResponse:
 @require_POST
 def snooze_several(request: HttpRequest) -> HttpResponse:
     def act(found: Incident, by: str, form: SnoozeSeveralForm, now: datetime) -> None:
+        if _snoozed_since(request, found.pk) is not None:
+            raise lifecycle.IncidentMovedOn(found)
         lifecycle.snooze(found, form.until(now), by, form.cleaned_data["note"], now)
 
     def text(done: int) -> str:
@@ -181,7 +202,26 @@ def add_note(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @action
+def assign(request: HttpRequest, pk: int) -> HttpResponse:
+    found = get_object_or_404(Incident.objects.select_related("job", "cluster"), pk=pk)
+    values = request.POST.dict() | ({"assignee": request.user.get_username()} if "me" in request.POST else {})
+    form = AssignForm(found, operators_of(found.job, found.cluster), values)
+
+    def act(found: Incident, by: str, cleaned: dict[str, str], now: datetime) -> str:
+        lifecycle.assign(found, cleaned["was"], cleaned["assignee"], by, cleaned["note"], now)
+        if not cleaned["assignee"]:
+            return _("The incident is no longer assigned.")
+        return _("Incident assigned to %(name)s.") % {"name": cleaned["assignee"]}
+
+    return _move(request, pk, form, act)
+
+
+@action
 def snooze(request: HttpRequest, pk: int) -> HttpResponse:
+    if (other := _snoozed_since(request, pk)) is not None:
+        text = _("Nothing was changed. The incident has been snoozed since this page was loaded: %(event)s")
+        messages.warning(request, text % {"event": rendered(stored(other, "text"))})
+        return redirect("incident", pk)
     form: PresetForm | SnoozeForm
     form = PresetForm(request.POST) if "preset" in request.POST else SnoozeForm(request.POST, label_suffix="")
 
@@ -193,12 +233,20 @@ def snooze(request: HttpRequest, pk: int) -> HttpResponse:
     return _move(request, pk, form, act)
 
 
+def _snoozed_since(request: HttpRequest, incident: int) -> IncidentEvent | None:
+    """Return the newest snooze of the incident since the page was loaded."""
+    snoozes = IncidentEvent.objects.filter(incident=incident, kind=IncidentEventKind.SNOOZED)
+    return newer_than_shown(snoozes, request.POST).order_by("-pk").first()
+
+
 def _refusal(form: forms.Form) -> str:
     """Return why an action was refused whose fields are not on the page that follows."""
     if "incident" in form.errors:
         return _("Select at least one incident. Nothing was changed.")
     if "preset" in form.errors:
         return _("Select how long to snooze. Nothing was changed.")
+    if "assignee" in form.errors:
+        return " ".join(map(str, form.errors["assignee"]))
     if form.has_error("note", "required"):
         return _("Enter a note. Nothing was changed.")
     return _("The note has more than 2000 characters. Nothing was changed.")
@@ -221,15 +269,24 @@ def _move(request: HttpRequest, pk: int, form: forms.Form, act: Callable[..., st
 def _show(request: HttpRequest, pk: int, form: SnoozeForm, template: str, status: int = 200) -> HttpResponse:
     found = get_object_or_404(Incident.objects.select_related("job", "cluster", "rule", "inhibited_by"), pk=pk)
     count, hidden = hidden_by(found, HIDDEN_SHOWN)
+    now = timezone.now()
+    before = Span(found.opened_at - BEFORE, found.opened_at)
+    changes = with_comparisons(read_changes(found.job, before), found.job.pk, BEFORE, now) if found.job else []
+    operators = operators_of(found.job, found.cluster) if access_of(request).may(Role.OPERATOR) else []
     context = {
+        "changes": changes,
+        "assigning": AssignForm(found, operators),
+        "me": request.user.get_username(),
+        "runbooks": runbooks_of(found, Runbook.objects.all()),
         "incident": found,
         "steps": steps_of(found),
-        "causes": of_incident(found, timezone.now()),
+        "causes": of_incident(found, now),
         "rule": rule_in_force(found),
         "last_good": last_good_checkpoint(found),
         "hidden": hidden,
         "hidden_count": count,
         "form": form,
+        "newest": newest_key(found.events.all()),
         "section": "incidents",
     }
     return render(request, f"incidents/{template}.html", context, status=status)

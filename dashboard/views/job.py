@@ -19,7 +19,7 @@ from dashboard.views.window import window_of
 from monitoring.diagnosis.diagnoses import of_job
 from monitoring.history.forgetting import hours_kept
 from monitoring.history.quantiles import P95_FROM, P95_TO
-from monitoring.models import Job, Run, RunException, RunState, SavepointState
+from monitoring.models import Job, ObjectiveBudget, Run, RunException, RunState, SavepointState
 from monitoring.recovery.rows_written_again import of_run
 from monitoring.units import span_ms_text
 
@@ -68,7 +68,7 @@ def _ending(job: Job) -> dict[str, Any]:
 
 def header(request: HttpRequest, pk: int) -> HttpResponse:
     """Render only the heading, when it refreshes itself."""
-    return render(request, "job/header.html", job_context(find_job(pk), request.GET.get("tab", "overview")))
+    return render(request, "job/header.html", job_context(find_job(pk), ""))
 
 
 def show_overview(request: HttpRequest, pk: int) -> HttpResponse:
@@ -82,6 +82,7 @@ def show_overview(request: HttpRequest, pk: int) -> HttpResponse:
         "tiles": overview.read_tiles(job, window.span),
         "standing": overview.read_rule_standing(job, context["now"]),
         "savepoint": overview.newest_savepoint(job),
+        "budget": ObjectiveBudget.objects.filter(job=job).first(),
         "latest": latest,
         "marks": marks,
         "steps": _step_labels(),

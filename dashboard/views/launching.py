@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from django.contrib import messages
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -16,6 +17,7 @@ from dashboard.access.roles import Role
 from dashboard.acts.intents import Intent
 from dashboard.acts.launches import NotStarted, describe_change, launch_form, save_launch, start_with_launch, upload
 from dashboard.acts.shown import JobChanged, ShownRun, check_shown_run, repeat_hint
+from dashboard.forms.editing import for_editing
 from dashboard.forms.launch import REPLACE, SAVE, LaunchForm
 from dashboard.language import rendered
 from dashboard.views.access import operator_required
@@ -64,7 +66,13 @@ def change_launch(request: HttpRequest, pk: int) -> HttpResponse:
     return _page(request, job, form, status=422)
 
 
+@transaction.atomic
 def _save(request: HttpRequest, job: Job, form: LaunchForm, by: str) -> HttpResponse:
+    """Save the launch record, unless somebody else has saved another one during the upload of the program."""
+    stored = launch_form(for_editing(Job.objects.all()).get(pk=job.pk), None, form.admin)
+    if changes := stored.changes_since(request.POST):
+        form.shown_values = stored.shown_values
+        raise NotStarted("", changes)
     version = save_launch(job, form, by)
     messages.success(
         request, _("Saved as version %(number)s. It takes effect at the next start.") % {"number": version.number}

@@ -17,6 +17,7 @@ from django.views.decorators.http import require_POST
 from dashboard.access.guard import actor_of, reach_at, require_on, require_on_any
 from dashboard.access.reach import Reach
 from dashboard.access.roles import Role
+from dashboard.forms.editing import newer_than_shown, newest_key
 from dashboard.forms.maintenance import MaintenanceForm
 from dashboard.forms.permitted import offer_clusters, operates_everything
 from dashboard.language import rendered
@@ -45,6 +46,9 @@ def plan(request: HttpRequest) -> HttpResponse:
         return _show(request, form, 422)
     window = form.window(actor_of(request), timezone.now())
     require_on_window(request, window)
+    if (other := _overlapping(window, request).first()) is not None:
+        form.add_error(None, _newer_window_text(other))
+        return _show(request, form, 422)
     plan_window(window)
     messages.success(
         request,
@@ -52,6 +56,23 @@ def plan(request: HttpRequest) -> HttpResponse:
         % {"window": window, "ends_at": format(timezone.localtime(window.ends_at), "%Y-%m-%d %H:%M %Z")},
     )
     return redirect("maintenance")
+
+
+def _overlapping(window: MaintenanceWindow, request: HttpRequest) -> QuerySet[MaintenanceWindow]:
+    """Return the windows with the same scope and time that were planned after the page was loaded."""
+    same = MaintenanceWindow.objects.filter(job=window.job, cluster=window.cluster, selector=window.selector)
+    return newer_than_shown(same.filter(starts_at__lt=window.ends_at, ends_at__gt=window.starts_at), request.POST)
+
+
+def _newer_window_text(other: MaintenanceWindow) -> str:
+    text = _(
+        "%(who)s has planned a window with this scope since this page was loaded, from %(starts_at)s until "
+        "%(ends_at)s. Your input is kept. To plan another window, send the form again."
+    )
+    starts_at, ends_at = (
+        format(timezone.localtime(at), "%Y-%m-%d %H:%M %Z") for at in (other.starts_at, other.ends_at)
+    )
+    return text % {"who": other.created_by, "starts_at": starts_at, "ends_at": ends_at}
 
 
 def window(request: HttpRequest, pk: int) -> HttpResponse:
@@ -104,6 +125,7 @@ def _show(request: HttpRequest, form: MaintenanceForm, status: int = 200) -> Htt
         "page": page,
         "rows": [(each, _phase(each, now)) for each in page],
         "jobs": offered_jobs(reach),
+        "newest": newest_key(MaintenanceWindow.objects.all()),
         "section": "maintenance",
     }
     return render(request, "channels/maintenance.html", context, status=status)

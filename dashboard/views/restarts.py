@@ -21,6 +21,7 @@ from dashboard.queries.facts import OPEN_ATTEMPT_STATES
 from dashboard.queries.states import (
     changes_since,
     estimate_restart,
+    newest_savepoint_of,
     offered_snapshot,
     offered_snapshots,
     preselected_snapshot,
@@ -47,6 +48,8 @@ from monitoring.recovery.run_again import run_again
 from monitoring.savepoints.checking import can_be_checked
 from monitoring.savepoints.storage_threads import StorageSilent
 
+NEWEST_SAVEPOINT = "savepoint"  # the value of `from` in links of lists, which do not know the savepoint
+
 
 def restarts(request: HttpRequest, pk: int) -> HttpResponse:
     job = find_job(pk)
@@ -62,6 +65,8 @@ def restart(request: HttpRequest, pk: int) -> HttpResponse:
     job = find_job(pk)
     offer = offered_snapshots(job)
     wanted = request.GET.get("from", "")
+    if wanted == NEWEST_SAVEPOINT and (newest := newest_savepoint_of(offer)) is not None:
+        wanted = newest.key
     chosen = next((choice for choice in offer.choices if choice.key == wanted), preselected_snapshot(job, offer))
     context = job_context(job, "restarts")
     stopped_with = context.get("stopped_with")

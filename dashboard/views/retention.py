@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
@@ -13,6 +14,7 @@ from django.utils.translation import gettext as _
 from dashboard.access.guard import actor_of, reach_at
 from dashboard.access.reach import Reach
 from dashboard.acts.job_settings import save_retention
+from dashboard.forms.editing import for_editing
 from dashboard.forms.note import NoteForm
 from dashboard.forms.retention import KeepForm, RetentionForm
 from dashboard.language import rendered
@@ -39,7 +41,9 @@ def savepoint(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @action
+@transaction.atomic
 def keep(request: HttpRequest, pk: int) -> HttpResponse:
+    for_editing(Job.objects.filter(savepoints=pk)).first()  # `pin` locks the job, not the savepoint
     found = _find(pk)
     form = KeepForm(request.POST, instance=_find(pk), label_suffix="")
     if form.is_valid():
@@ -81,9 +85,10 @@ def retention(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @action
+@transaction.atomic
 def change_retention(request: HttpRequest, pk: int) -> HttpResponse:
     job = find_job(pk)
-    form = RetentionForm(request.POST, instance=find_job(pk), label_suffix="")
+    form = RetentionForm(request.POST, instance=for_editing(Job.objects.all()).get(pk=pk), label_suffix="")
     if not form.is_valid():
         return _retention_page(request, job, form, status=422)
     save_retention(form, actor_of(request))

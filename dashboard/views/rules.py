@@ -6,6 +6,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.paginator import Paginator
+from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -16,6 +17,7 @@ from django.views.decorators.http import require_POST
 from dashboard.access.guard import access_of, actor_of, reach_at, require_on, require_on_any
 from dashboard.access.roles import Role
 from dashboard.acts import rules as acts
+from dashboard.forms.editing import for_editing
 from dashboard.forms.permitted import operates_everything
 from dashboard.forms.rule import RuleForm
 from dashboard.language import rendered
@@ -27,10 +29,11 @@ from dashboard.views.job import find_job, job_context
 from dashboard.views.maintenance import offered_jobs, visible_jobs
 from monitoring.alerts.kinds import UnknownKind, kind_of, kinds
 from monitoring.alerts.kinds.base import Kind, Subject
-from monitoring.alerts.scope import rules_for, terms_of
+from monitoring.alerts.objectives import objectives_of
+from monitoring.alerts.scope import rules_for, terms_of, watched_jobs
 from monitoring.alerts.standing import derives_limit, limit_now, standings
 from monitoring.alerts.walk import Watch
-from monitoring.models import AlertRule, Channel, Job
+from monitoring.models import AlertRule, Channel, Job, ObjectiveBudget
 
 RECENT = 20
 PAGE_SIZE = 50
@@ -50,6 +53,8 @@ def alerts(request: HttpRequest, pk: int) -> HttpResponse:
     context = job_context(job, "alerts")
     context |= {
         "standings": standings(job, context["now"]),
+        "objective": objectives_of(watched_jobs([job.pk])).get(job.pk),
+        "budget": ObjectiveBudget.objects.filter(job=job).first(),
         "incidents": job.incidents.order_by("-opened_at")[:RECENT],
     }
     return render(request, "job/alerts.html", context)
@@ -57,13 +62,13 @@ def alerts(request: HttpRequest, pk: int) -> HttpResponse:
 
 def choose_kind(request: HttpRequest) -> HttpResponse:
     require_on_any(request, Role.OPERATOR)
-    job = _asked_job(request)
+    job = asked_job(request)
     groups = kinds_by_group(of_jobs=job is not None or not operates_everything(reach_at(request)))
     return render(request, "rules/kinds.html", {"groups": groups, "job": job, "section": "rules"})
 
 
 def new_rule(request: HttpRequest, kind: str) -> HttpResponse:
-    job, found = _asked_job(request), known_kind(kind)
+    job, found = asked_job(request), known_kind(kind)
     if job is not None and found.subject is not Subject.JOB:
         raise Http404
     if job is None and found.subject is Subject.JOB:
@@ -75,7 +80,15 @@ def new_rule(request: HttpRequest, kind: str) -> HttpResponse:
 
 def rule(request: HttpRequest, pk: int) -> HttpResponse:
     """Show the rule to every account, or let an operator change it on POST."""
+    if request.method == "POST":
+        return change_rule(request, pk)
     found = get_object_or_404(AlertRule.objects.select_related("job__cluster"), pk=pk)
+    return _edit(request, known_kind(found.kind), found)
+
+
+@transaction.atomic
+def change_rule(request: HttpRequest, pk: int) -> HttpResponse:
+    found = get_object_or_404(for_editing(AlertRule.objects.select_related("job__cluster")), pk=pk)
     return _edit(request, known_kind(found.kind), found)
 
 
@@ -124,7 +137,7 @@ def template_of(kind: Kind, job: Job | None) -> AlertRule:
     wider = next((each for each in rules_for(job) if each.kind == kind.name), None) if job else None
     if wider is not None:
         names = ("threshold", "window_s", "parameters", "check_every_s", "open_hold_s", "close_hold_s")
-        for name in (*names, "flap_opens", "flap_window_s", "severity"):
+        for name in (*names, "flap_opens", "flap_window_s", "severity", "runbook"):
             setattr(fresh, name, getattr(wider, name))
     return fresh
 
@@ -135,7 +148,7 @@ def derived_limit(watch: Watch, job: Job | None) -> str:
     return watch.kind.unit.text(limit) if limit is not None else ""
 
 
-def _asked_job(request: HttpRequest) -> Job | None:
+def asked_job(request: HttpRequest) -> Job | None:
     asked = request.GET.get("job", "")
     if not asked:
         return None

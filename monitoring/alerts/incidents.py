@@ -188,6 +188,25 @@ def wake_incident(incident: Incident, now: datetime) -> bool:
     return True
 
 
+def assign_incident(incident: Incident, was: str, to: str, by: str, note: str, now: datetime) -> bool:
+    """Assign the incident to `to`, or to nobody. Return False if its assignee is not `was`, or if it is resolved."""
+    unresolved = Incident.objects.filter(pk=incident.pk, assigned_to=was).exclude(state=IncidentState.RESOLVED)
+    if not unresolved.update(assigned_to=to):
+        return False
+    incident.assigned_to = to
+    match bool(to), bool(note):
+        case True, True:
+            said = AlertReason.ASSIGNED_NOTE(to=to, by=by, note=note)
+        case True, False:
+            said = AlertReason.ASSIGNED(to=to, by=by)
+        case False, True:
+            said = AlertReason.UNASSIGNED_NOTE(by=by, note=note)
+        case _:
+            said = AlertReason.UNASSIGNED(by=by)
+    _steps(IncidentEventKind.ASSIGNED, [(incident, said, {})], now)
+    return True
+
+
 def add_note(incident: Incident, by: str, note: str, now: datetime) -> None:
     _steps(IncidentEventKind.NOTE, [(incident, AlertReason.NOTE(by=by, note=note), {})], now)
 

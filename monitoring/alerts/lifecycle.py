@@ -1,4 +1,4 @@
-"""Acknowledge, snooze, resolve, reopen and annotate incidents for people, and end snoozes that are over."""
+"""Acknowledge, snooze, assign, resolve, reopen and annotate incidents for people, and end snoozes that are over."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from monitoring import audit
 from monitoring.alerts.incidents import (
     acknowledge_incident,
     add_note,
+    assign_incident,
     reopen_incident,
     resolve_incident,
     snooze_incident,
@@ -126,6 +127,25 @@ def annotate(incident: Incident, by: str, note: str, now: datetime) -> None:
     """Add a note to the timeline of an incident in any state."""
     add_note(incident, by, note.strip(), now)
     _record(incident, by, "incident.note", note, incident.state)
+
+
+@transaction.atomic
+def assign(incident: Incident, was: str, to: str, by: str, note: str, now: datetime) -> None:
+    """Assign an unresolved incident to the user `to`, or to nobody if it is empty.
+
+    Args:
+        was: The assignee that the caller saw, so that of two people at once the second one learns of the first.
+
+    Raises:
+        IncidentUnchanged: The incident is resolved, or has the assignee already, or somebody assigned it meanwhile.
+    """
+    if was == to or not assign_incident(incident, was, to, by, note.strip(), now):
+        incident.refresh_from_db(fields=["state", "assigned_to"])
+        if incident.state == IncidentState.RESOLVED:
+            raise IncidentMovedOn(incident)
+        taken = incident.assigned_to
+        raise IncidentUnchanged(AlertReason.ALREADY_ASSIGNED(to=taken) if taken else AlertReason.ALREADY_UNASSIGNED())
+    _record(incident, by, "incident.assign", note, incident.state, was=was, now=to)
 
 
 def wake_due(now: datetime) -> CycleReport:

@@ -50,12 +50,21 @@ class Interval(NamedTuple):
         return self.began <= at and (self.ended is None or at < self.ended)
 
 
+class Goal(NamedTuple):
+    """The objective of a job: `percent` of its checkpoints of `days` UTC days complete in less than `limit_ms`."""
+
+    percent: float
+    limit_ms: int
+    days: int
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """The facts of one subject.
 
     `outages`: times without information. `baseline`: the job's own p95 by the UTC day for which it is valid. `by_hour`:
-    for each UTC day, the p95 of each of its 24 hours over the weeks before; None: too few weeks have data.
+    for each UTC day, the p95 of each of its 24 hours over the weeks before; None: too few weeks have data. `goal`: the
+    job's objective.
     """
 
     events: Sequence[Event] = ()
@@ -64,6 +73,7 @@ class Facts:
     baseline: Mapping[date, float] = field(default_factory=dict)
     first_seen_at: datetime | None = None
     by_hour: Mapping[date, Sequence[float | None]] = field(default_factory=dict)
+    goal: Goal | None = None
 
     def index(self, at: datetime) -> int:
         """Return the number of events up to and including `at`."""

@@ -60,6 +60,14 @@ def parse(text: str) -> Selector:
     return Selector(tuple(_term(part.strip()) for part in text.split(",")) if text.strip() else ())
 
 
+def selects(text: str, labels: Mapping[str, str]) -> bool:
+    """Return whether a stored selector matches the labels. An invalid one matches no job rather than all jobs."""
+    try:
+        return parse(text).matches(labels)
+    except BadSelector:
+        return False
+
+
 def _term(text: str) -> Term:
     found = _TERM.fullmatch(text)
     if found is None:

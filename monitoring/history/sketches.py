@@ -46,3 +46,8 @@ def quantiles(sketch: kll_floats_sketch, wanted: Sequence[float]) -> list[float 
     if sketch.is_empty():
         return [None for _ in wanted]
     return [float(value) for value in sketch.get_quantiles(list(wanted), True)]
+
+
+def share_below(sketch: kll_floats_sketch, limit: float) -> float | None:
+    """Return the share of the values below `limit`, which is at most RANK_ERROR off; None without values."""
+    return None if sketch.is_empty() else float(sketch.get_rank(limit, False))

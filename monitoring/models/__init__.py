@@ -34,6 +34,7 @@ from monitoring.models.notifications import (
     NotificationReason,
     NotificationState,
 )
+from monitoring.models.objectives import Objective, ObjectiveBudget, ObjectiveDay
 from monitoring.models.programs import PlacedProgram, Program, ProgramPart
 from monitoring.models.recorded import (
     ChangeKind,
@@ -61,6 +62,7 @@ from monitoring.models.rules import (
     RulePhase,
     RuleScope,
     RuleState,
+    Runbook,
     Severity,
 )
 from monitoring.models.saved_views import SavedView
@@ -119,6 +121,9 @@ __all__ = [
     "Notification",
     "NotificationReason",
     "NotificationState",
+    "Objective",
+    "ObjectiveBudget",
+    "ObjectiveDay",
     "OperatorCheckpoint",
     "Outage",
     "OutageKind",
@@ -141,6 +146,7 @@ __all__ = [
     "RunException",
     "RunState",
     "RunStateChange",
+    "Runbook",
     "SavedView",
     "Savepoint",
     "SavepointOrigin",

@@ -48,6 +48,7 @@ class Incident(models.Model):
     opened_at = models.DateTimeField()
     acknowledged_at = models.DateTimeField(null=True)
     acknowledged_by = models.CharField(max_length=150, blank=True, default="")
+    assigned_to = models.CharField(max_length=150, blank=True, default="")  # a user's name; empty: nobody
     snoozed_until = models.DateTimeField(null=True, db_index=True)
     inhibited_by = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, related_name="inhibited")
     resolved_at = models.DateTimeField(null=True)
@@ -92,6 +93,7 @@ class IncidentEventKind(models.TextChoices):
     CHANGED = "changed", _("Changed")
     ACKNOWLEDGED = "acknowledged", _("Acknowledged")
     SNOOZED = "snoozed", _("Snoozed")
+    ASSIGNED = "assigned", _("Assigned")
     WOKEN = "woken", _("Snooze ended")
     INHIBITED = "inhibited", _("Hidden")
     RELEASED = "released", _("No longer hidden")

@@ -64,6 +64,12 @@ class Channel(models.Model):
     repeat_every_s = models.PositiveIntegerField(null=True, blank=True)
     escalate_after_s = models.PositiveIntegerField(null=True, blank=True)
     escalate_to = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
+    # The times of shift summaries (cron; empty: none), and the hours before each time that a summary covers. The worker
+    # sets the next time if it is None.
+    summary_cron = models.CharField(max_length=100, blank=True, default="")
+    summary_time_zone = models.CharField(max_length=64, default="UTC")
+    summary_hours = models.PositiveSmallIntegerField(default=12)
+    next_summary_at = models.DateTimeField(null=True, editable=False)
     removed_at = models.DateTimeField(null=True, editable=False)
 
     objects = _LivingChannels()
@@ -86,7 +92,10 @@ class DeliveryState(models.TextChoices):
 
 
 class Delivery(models.Model):
-    """A message to one channel, sent at least once. `key` is the same at every try, so the receiver sees duplicates."""
+    """A message to one channel, sent at least once. `key` is the same at every try, so the receiver sees duplicates.
+
+    `summary` is the content of a shift summary (notify/shift.py); None: the message is about its notifications.
+    """
 
     channel = models.ForeignKey(Channel, on_delete=models.CASCADE, related_name="deliveries")
     key = models.CharField(max_length=64, unique=True)
@@ -94,6 +103,7 @@ class Delivery(models.Model):
     subject = models.TextField(blank=True, default="")
     is_digest = models.BooleanField(default=False)
     is_test = models.BooleanField(default=False)
+    summary = models.JSONField(null=True)
     created_at = models.DateTimeField()
     attempts = models.PositiveIntegerField(default=0)  # since the creation, or since a person requested another try
     next_try_at = models.DateTimeField(db_index=True)

@@ -52,6 +52,7 @@ class AlertRule(models.Model):
     flap_window_s = models.PositiveIntegerField(default=3600)
     severity = models.CharField(max_length=10, choices=Severity.choices, default=Severity.WARNING)
     enabled = models.BooleanField(default=True)
+    runbook = models.CharField(max_length=1000, blank=True, default="")  # what to do: a URL or a text
     channels = models.ManyToManyField("monitoring.Channel", related_name="rules", blank=True)
     next_check_at = models.DateTimeField(null=True, blank=True, db_index=True)
     last_checked_at = models.DateTimeField(null=True, blank=True)
@@ -74,6 +75,19 @@ class AlertRule(models.Model):
         if self.job_id is not None:
             return RuleScope.JOB
         return RuleScope.SELECTOR if self.selector else RuleScope.EVERYTHING
+
+
+class Runbook(models.Model):
+    """What to do at incidents of the jobs that `selector` chooses (monitoring.alerts.selector): a URL or a text."""
+
+    selector = models.CharField(max_length=500, unique=True)
+    text = models.CharField(max_length=1000)
+
+    class Meta:
+        ordering = ("selector",)
+
+    def __str__(self) -> str:
+        return self.selector
 
 
 class RulePhase(models.TextChoices):

@@ -28,6 +28,7 @@ WEBHOOK = "Webhook"
 FIELDS = (
     *("name", "kind", "settings", "enabled", "allow_private", "language", "subject_template", "body_template"),
     *("group_wait_s", "messages_per_10_min", "repeat_every_s", "escalate_after_s", "escalate_to"),
+    *("summary_cron", "summary_time_zone", "summary_hours"),
 )
 
 _NOT_RETRYABLE = {
@@ -104,7 +105,7 @@ def remove_channel(channel: Channel, by: str, now: datetime) -> None:
     locked.rules.clear()
     Channel.objects.filter(escalate_to=locked).update(escalate_to=None, escalate_after_s=None)
     Channel.objects.filter(pk=locked.pk).update(
-        enabled=False, removed_at=now, settings={}, secret="", escalate_to=None, escalate_after_s=None
+        enabled=False, removed_at=now, settings={}, secret="", escalate_to=None, escalate_after_s=None, summary_cron=""
     )
 
 

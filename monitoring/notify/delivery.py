@@ -1,6 +1,6 @@
 """Assemble messages and send them.
 
-1. Gather due notifications into messages (`due_notifications.py`).
+1. Gather due notifications into messages (`due_notifications.py`), and write due shift summaries (`summaries.py`).
 2. Claim a message by a conditional UPDATE. A claim expires, so a message is not lost if its worker dies.
 3. Send in threads without a transaction or a database connection, so that a slow receiver blocks neither.
 4. Store the outcome, again conditionally: only if this worker still holds the claim. Each try is a row.
@@ -22,6 +22,7 @@ from django.db.models import Q
 from monitoring.models import AttemptOutcome, Channel, Delivery, DeliveryAttempt, DeliveryState
 from monitoring.notify.due_notifications import gather_due
 from monitoring.notify.message import Failed, Message, Sent, message_of
+from monitoring.notify.summaries import write_due
 from monitoring.notify.transports import transport_of
 from monitoring.reasons.columns import columns
 from monitoring.reasons.notify import NotifyReason
@@ -53,9 +54,10 @@ class Claimed:
 
 
 def deliver_due(now: datetime, jitter: Callable[[], float] = random.random) -> CycleReport:
-    """Gather due notifications into messages, then send the due messages, at most one batch."""
+    """Gather due notifications into messages, write due summaries, then send the due messages, at most one batch."""
     outcome: Counter[WorkReason] = Counter()
     gather_due(now)
+    write_due(now)
     outcome[WorkReason.NOTIFICATIONS_GIVEN_UP] += _give_up_switched_off(now)
     claimed = [each for delivery in _due(now) if (each := _claim(delivery, now))]
     if claimed:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from django.conf import settings
 
+from monitoring.alerts.runbooks import runbooks_of
 from monitoring.diagnosis.diagnoses import of_incident
 from monitoring.models import (
     Channel,
@@ -19,7 +20,9 @@ from monitoring.models import (
     IncidentEventKind,
     Notification,
     NotificationReason,
+    Runbook,
 )
+from monitoring.notify.shift import Shift, from_stored, hours_of
 from monitoring.notify.verdict import LISTED
 from monitoring.reasons.alerts import AlertReason
 from monitoring.reasons.columns import stored
@@ -48,10 +51,11 @@ class Item:
     job_url: str
     evidence: dict[str, object] = field(default_factory=dict)
     cause: Reason | None = None  # the likeliest cause of an unresolved incident
+    runbook: str = ""  # what to do at an unresolved incident: URLs and texts
 
     def __post_init__(self) -> None:
         """Remove line breaks from all texts, because a job's name or an exception could forge lines of a message."""
-        for name in ("job", "cluster", "evidence"):
+        for name in ("job", "cluster", "evidence", "runbook"):
             object.__setattr__(self, name, one_line(getattr(self, name)))
 
     def text(self, language: str = SOURCE) -> str:
@@ -70,6 +74,7 @@ class Item:
 class Message:
     """A message. `items` are the first of `total` incidents, the gravest first, and at least one.
 
+    `summary`: the message is a shift summary, and its only item has the event "summary" and no incident.
     `key` is the same at every retry, so that the receiver can recognize a repeated message.
     """
 
@@ -78,6 +83,7 @@ class Message:
     total: int = 1
     is_digest: bool = False
     ended_unlisted: tuple[int, ...] = ()  # resolved incidents that are not in `items`
+    summary: Shift | None = None
 
     @property
     def lead(self) -> Item:
@@ -94,6 +100,8 @@ class Message:
     @property
     def subject(self) -> str:
         """The English subject for Waymark's pages. `wording` renders the channel's subject."""
+        if self.summary is not None:
+            return f"[summary] {self.lead.text()}"
         if self.is_single:
             return f"[{self.lead.event}] {self.lead.named_text()}"
         if self.is_digest:
@@ -155,6 +163,8 @@ class BadChannel(ValueError):
 
 
 def message_of(delivery: Delivery) -> Message:
+    if delivery.summary is not None:
+        return summary_message(delivery.key, from_stored(delivery.summary))
     notifications = _by_severity(delivery)
     listed = notifications[:LISTED]
     changed = _newest_changes([each.event.incident_id for each in listed])
@@ -162,6 +172,10 @@ def message_of(delivery: Delivery) -> Message:
     explained = listed[: EXPLAINED if len(notifications) <= EXPLAINED else 1]
     for place, each in enumerate(explained):
         items[place] = replace(items[place], cause=_cause(each, delivery.created_at))
+    runbooks = list(Runbook.objects.all())
+    for place, each in enumerate(listed):
+        if not _is_over(each):
+            items[place] = replace(items[place], runbook=" · ".join(runbooks_of(each.event.incident, runbooks)))
     ended = tuple(
         each.event.incident_id for each in notifications[LISTED:] if each.reason == NotificationReason.RESOLVED
     )
@@ -184,6 +198,31 @@ def sample_message(key: str, channel: Channel, now: datetime) -> Message:
         evidence={},
     )
     return Message(key, (item,))
+
+
+def summary_message(key: str, shift: Shift) -> Message:
+    item = Item(
+        event="summary",
+        severity="info",
+        kind="shift_summary",
+        job="",
+        cluster="",
+        sentence=NotifyReason.SHIFT(
+            hours=hours_of(shift),
+            opened=shift.opened,
+            resolved=shift.resolved,
+            unresolved=shift.unresolved,
+            restarts=shift.restarts_in_total,
+            failed=shift.restarts_failed,
+            savepoints=shift.savepoints_failed,
+            blind=shift.blind_s,
+        ),
+        at=shift.until_at,
+        incident_id=0,
+        incident_url=f"{_site()}/incidents/",
+        job_url=f"{_site()}/shift/",
+    )
+    return Message(key, (item,), summary=shift)
 
 
 def reason_of(each: Notification, hidden: tuple[int, int]) -> Reason | str:
@@ -221,7 +260,8 @@ def item_of(each: Notification, changed: Mapping[str, object] | None = None) -> 
 
 
 def _by_severity(delivery: Delivery) -> Sequence[Notification]:
-    found = delivery.notifications.select_related("event__incident__job", "event__incident__cluster").order_by("id")
+    relations = ("event__incident__job", "event__incident__cluster", "event__incident__rule")
+    found = delivery.notifications.select_related(*relations).order_by("id")
     return sorted(found, key=lambda each: each.event.incident.severity != "critical")
 
 

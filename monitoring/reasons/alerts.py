@@ -19,6 +19,10 @@ class AlertReason(ReasonCode):
     ACKNOWLEDGED_NOTE = "alerts.acknowledged-note", _("Acknowledged by {by}: {note}")
     SNOOZED = "alerts.snoozed", _("Snoozed for {length:length} by {by}.")
     SNOOZED_NOTE = "alerts.snoozed-note", _("Snoozed for {length:length} by {by}: {note}")
+    ASSIGNED = "alerts.assigned", _("Assigned to {to} by {by}.")
+    ASSIGNED_NOTE = "alerts.assigned-note", _("Assigned to {to} by {by}: {note}")
+    UNASSIGNED = "alerts.unassigned", _("Assignment removed by {by}.")
+    UNASSIGNED_NOTE = "alerts.unassigned-note", _("Assignment removed by {by}: {note}")
     WOKEN = "alerts.snooze-over", _("The snooze is over: {finding}")
     HIDDEN = "alerts.hidden", _("Hidden by incident {incident}: {finding}")
     RELEASED = "alerts.released", _("Incident {incident}, which hid this one, is resolved.")
@@ -49,6 +53,8 @@ class AlertReason(ReasonCode):
     ALREADY_ACKNOWLEDGED = "alerts.already-acknowledged", _("This incident is acknowledged already.")
     ALREADY_SNOOZED = "alerts.already-snoozed", _("This incident is snoozed already.")
     ALREADY_RESOLVED = "alerts.already-resolved", _("This incident is resolved already.")
+    ALREADY_ASSIGNED = "alerts.already-assigned", _("This incident is assigned to {to} already.")
+    ALREADY_UNASSIGNED = "alerts.already-unassigned", _("This incident is not assigned to anybody.")
     REOPENED_MEANWHILE = (
         "alerts.reopened-meanwhile",
         _("Incident {incident} of the same rule is unresolved. Work on that incident."),

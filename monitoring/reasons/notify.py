@@ -28,6 +28,15 @@ class NotifyReason(ReasonCode):
     SNOOZED = "notify.snoozed", _("snoozed")
     SNOOZED_UNTIL = "notify.snoozed-until", _("snoozed until {until:minute}")
 
+    SHIFT = (
+        "notify.shift",
+        _(
+            "Last {hours} h: incidents opened: {opened}, resolved: {resolved}, unresolved: {unresolved}; "
+            "restarts: {restarts}, failed: {failed}; failed savepoints: {savepoints}; "
+            "longest time without polls: {blind:length}"
+        ),
+    )
+
     # The outcome of a try. The receiver's answer is stored as text.
     NO_ANSWER_IN_TIME = "notify.no-answer-in-time", _("The receiver did not answer in time")
     NOT_REACHED = "notify.not-reached", _("The receiver could not be reached: {why}")
@@ -39,6 +48,7 @@ class NotifyReason(ReasonCode):
     REDIRECTED = "notify.redirected", _("{answer} (redirects are not followed)")
     REFUSED = "notify.refused", _("{answer} (the service reports this as an error)")
     NO_INCIDENTS = "notify.no-incidents", _("There were no incidents to report")
+    NO_SUMMARY = "notify.no-summary", _("A paging service gets no summaries, because it would open an alert")
     APPRISE_SENT = "notify.apprise-sent", _("Apprise reports that the message was sent")
     APPRISE_FAILED = "notify.apprise-failed", _("Apprise could not send the message and gave no reason")
     MAIL_TAKEN = "notify.mail-taken", _("Accepted by the mail server for {to}")

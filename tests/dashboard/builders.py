@@ -12,6 +12,7 @@ from typing import Any
 from monitoring.alerts.failure_reason import CheckpointFailureReason
 from monitoring.alerts.kinds.base import checkpoints
 from monitoring.alerts.kinds.counting import FailedInWindowReason
+from monitoring.alerts.kinds.objective_budget import used_percent
 from monitoring.models import (
     AlertRule,
     AttemptOutcome,
@@ -33,6 +34,8 @@ from monitoring.models import (
     Notification,
     NotificationReason,
     NotificationState,
+    Objective,
+    ObjectiveBudget,
     OperatorCheckpoint,
     RestartAttempt,
     RestartStep,
@@ -244,6 +247,16 @@ def make_savepoint(run: Run, at: datetime, **fields: Any) -> Savepoint:
 
 def make_rule(job: Job, **fields: Any) -> AlertRule:
     return AlertRule.objects.create(**{"job": job, "threshold": 3, "window_s": 900, **fields})
+
+
+def make_objective(job: Job, now: datetime, *, counted: int = 10_000, missed: int = 40) -> Objective:
+    """Create the objective of a job, "99 % in less than 30 s over 30 days", and its measured budget."""
+    numbers = {"percent": 99, "limit_ms": 30_000, "days": 30}
+    used = used_percent(counted, missed, 99)
+    ObjectiveBudget.objects.create(
+        job=job, counted=counted, missed=missed, used_percent=used, measured_at=now, **numbers
+    )
+    return Objective.objects.create(job=job, **numbers)
 
 
 def make_channel(name: str = "on-call", kind: ChannelKind = ChannelKind.MAIL) -> Channel:

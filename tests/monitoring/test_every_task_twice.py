@@ -26,6 +26,8 @@ from monitoring.models import (
     Delivery,
     DeliveryState,
     Incident,
+    Objective,
+    ObjectiveBudget,
     OperatorCheckpoint,
     RestartAttempt,
     Run,
@@ -56,6 +58,7 @@ IN_STEP = (
     ("advance_recovery", "job"),
     ("advance_recovery", "restartattempt"),
     ("evaluate_rules", "incident"),
+    ("deliver_notifications", "channel"),
     ("deliver_notifications", "notification"),
     ("deliver_notifications", "delivery"),
 )
@@ -131,7 +134,11 @@ def worker(redis_url: str, monkeypatch: pytest.MonkeyPatch, settings: Any) -> It
 
 def has_work(rows: Rows, engine: FakeEngine, job_manager: FakeJobManager, hook: str) -> None:
     """Store work for every task."""
-    Channel.objects.create(name="hook", kind="webhook", settings={"url": hook}, allow_private=True, group_wait_s=0)
+    once = {"summary_cron": "0 0 1 1 *", "next_summary_at": rows.ago(60)}
+    Channel.objects.create(
+        name="hook", kind="webhook", settings={"url": hook}, allow_private=True, group_wait_s=0, **once
+    )
+    Objective.objects.create(percent=99, limit_ms=1000, days=2)
     rows.cluster(name="polled", rest_url=engine.url, poll_interval_s=1)
     engine.job(name="watched").add(1, 2, 3)
     steered = rows.cluster(name="steered", rest_url=job_manager.url, enabled=True, next_poll_at=rows.ago(-3600))
@@ -192,6 +199,8 @@ def test_every_task_delivered_twice_at_once_acts_once(
     assert sent
     assert [(each.state, each.tries.count()) for each in sent] == [(DeliveryState.SENT, 1)] * len(sent)
     assert len(httpserver.log) == len(sent)
+    assert Delivery.objects.filter(summary__isnull=False).count() == 1
+    assert ObjectiveBudget.objects.get(job__name="failing").missed == 3
     assert Run.objects.filter(job__name="watched").count() == 1
     assert RunStateChange.objects.filter(run__job__name="watched").count() == 1
     assert OperatorCheckpoint.objects.filter(checkpoint__run__job__name="watched").count() == 6

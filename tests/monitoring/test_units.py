@@ -14,8 +14,9 @@ from monitoring.units import (
     flink_duration_text,
     length_text,
     milliseconds_text,
-    round_bytes_text,
+    round_bytes_texts,
     span_ms_text,
+    span_ms_texts,
     span_text,
     time_text,
 )
@@ -97,7 +98,34 @@ def test_milliseconds_become_seconds(milliseconds: float, text: str) -> None:
 
 def test_round_numbers_have_no_decimals() -> None:
     assert [span_ms_text(each) for each in (500, 2000, 900_000)] == ["500 ms", "2 s", "15 min"]
-    assert [round_bytes_text(each) for each in (1, 512 * 1024, 1536 * 1024)] == ["1 B", "512 KB", "1.5 MB"]
+
+
+@pytest.mark.parametrize(
+    ("ticks", "texts"),
+    [
+        ((1,), ["1 B"]),
+        ((256 * 1024, 512 * 1024), ["256 KB", "512 KB"]),
+        ((512 * 1024, 1024 * 1024, 1536 * 1024), ["0.5 MB", "1 MB", "1.5 MB"]),
+    ],
+)
+def test_sizes_of_an_axis_have_one_unit(ticks: tuple[int, ...], texts: list[str]) -> None:
+    assert round_bytes_texts(ticks) == texts
+
+
+@pytest.mark.parametrize(
+    ("step", "count", "texts"),
+    [
+        (20, 3, ["20 ms", "40 ms", "60 ms"]),
+        (500, 3, ["0.5 s", "1 s", "1.5 s"]),
+        (15_000, 5, ["15 s", "30 s", "45 s", "60 s", "75 s"]),
+        (30_000, 4, ["30 s", "60 s", "90 s", "120 s"]),
+        (900_000, 5, ["15 min", "30 min", "45 min", "60 min", "75 min"]),
+        (7_200_000, 2, ["2 h", "4 h"]),
+        (86_400_000, 2, ["1 d", "2 d"]),
+    ],
+)
+def test_lengths_of_an_axis_have_one_unit(step: int, count: int, texts: list[str]) -> None:
+    assert span_ms_texts([step * n for n in range(1, count + 1)]) == texts
 
 
 def test_the_catalogue_has_the_units_and_the_order_of_a_date() -> None:

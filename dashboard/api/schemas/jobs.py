@@ -11,7 +11,7 @@ from pydantic import Field
 from dashboard.api.schemas.reasons import ReasonJson
 from dashboard.health import Health, JobFacts
 from dashboard.queries.fleet import JobRow
-from monitoring.models import Job
+from monitoring.models import Job, ObjectiveBudget
 
 
 class HealthOut(Schema):
@@ -19,6 +19,16 @@ class HealthOut(Schema):
     freshness: str = Field(description="The age of the last completed checkpoint relative to the checkpoint interval.")
     state: str = Field(description="The status of the current run, or unknown.")
     sentence: str = Field(description="The problem. Empty if there is none.")
+
+
+class BudgetOut(Schema):
+    percent: float = Field(description="The objective: this share of the checkpoints …")
+    limit_ms: int = Field(description="… completes in less than this time …")
+    days: int = Field(description="… over today and the UTC days before it.")
+    counted: int = Field(description="The number of checkpoints.")
+    missed: int = Field(description="How many of them failed or took the limit or longer.")
+    left_percent: float | None = Field(description="What is left of the budget. Negative: the objective is missed.")
+    measured_at: datetime
 
 
 class JobOut(ModelSchema):
@@ -35,6 +45,7 @@ class JobOut(ModelSchema):
     last_failure: str
     unresolved_incidents: int
     restart_id: int | None = Field(description="The restart in progress.")
+    budget: BudgetOut | None = Field(None, description="The budget of the objective. null: the job has none yet.")
 
     class Meta:
         model = Job
@@ -75,10 +86,10 @@ class FleetOut(Schema):
 
 
 def job_out(row: JobRow) -> dict[str, Any]:
-    return facts_out(row.facts, row.health)
+    return facts_out(row.facts, row.health, row.figures.budget)
 
 
-def facts_out(facts: JobFacts, health: Health) -> dict[str, Any]:
+def facts_out(facts: JobFacts, health: Health, budget: ObjectiveBudget | None) -> dict[str, Any]:
     job = facts.job
     own = {name: getattr(job, name) for name in JobOut.Meta.fields}
     return own | {
@@ -100,4 +111,5 @@ def facts_out(facts: JobFacts, health: Health) -> dict[str, Any]:
         "last_failure": facts.last_failure,
         "unresolved_incidents": facts.incidents,
         "restart_id": facts.attempt.pk if facts.attempt else None,
+        "budget": budget and {name: getattr(budget, name) for name in BudgetOut.model_fields},
     }

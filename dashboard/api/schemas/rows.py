@@ -222,7 +222,7 @@ class IncidentOut(ModelSchema):
         model = Incident
         fields = (
             *("id", "kind", "state", "severity", "sentence", "opened_at", "acknowledged_at", "acknowledged_by"),
-            *("snoozed_until", "resolved_at", "resolved_by"),
+            *("assigned_to", "snoozed_until", "resolved_at", "resolved_by"),
         )
 
 

@@ -6,7 +6,16 @@ nearly all jobs, and each of them costs only its share of one query.
 
 from __future__ import annotations
 
-from monitoring.alerts.gathering import completions, failures, figures, growth, runs, savepoints, scheduled_runs
+from monitoring.alerts.gathering import (
+    budgets,
+    completions,
+    failures,
+    figures,
+    growth,
+    runs,
+    savepoints,
+    scheduled_runs,
+)
 from monitoring.alerts.gathering.query import FactQuery, Found, Gatherer
 from monitoring.alerts.kinds.base import Source
 
@@ -21,6 +30,7 @@ _GATHERERS: dict[Source, Gatherer] = {
     Source.RUNS: runs.gather_ended_runs,
     Source.RESTARTS: runs.gather_restarts,
     Source.SCHEDULED_RUNS: scheduled_runs.gather_scheduled_runs,
+    Source.BUDGETS: budgets.gather_budgets,
 }
 
 

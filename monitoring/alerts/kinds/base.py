@@ -65,6 +65,7 @@ class Source(Enum):
     RUNS = "runs"
     RESTARTS = "restarts"
     SCHEDULED_RUNS = "scheduled runs"
+    BUDGETS = "budgets"
     OUTAGES = "outages"
     OTHER_CLUSTERS = "strangers"
     NOT_POLLED = "not asked"

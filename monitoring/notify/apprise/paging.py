@@ -49,7 +49,9 @@ def one_by_one(message: Message) -> Iterator[Message]:
     for item in message.items:
         yield Message(f"{message.key}-{item.incident_id}", (item,))
     for incident in message.ended_unlisted:
-        item = replace(message.lead, event="resolved", incident_id=incident, sentence="Resolved.", evidence={})
+        item = replace(
+            message.lead, event="resolved", incident_id=incident, sentence="Resolved.", evidence={}, runbook=""
+        )
         yield Message(f"{message.key}-{incident}", (item,))
 
 

@@ -40,7 +40,11 @@ class AppriseTransport:
             return Failed(problem.reason, permanent=True)
         except SecretUnreadable as problem:
             return Failed(problem.reason)
-        return _page(channel, url, message, now) if pages(_scheme(url), url) else _tell(channel, url, message, now)
+        if not pages(_scheme(url), url):
+            return _tell(channel, url, message, now)
+        if message.summary is not None:
+            return Failed(NotifyReason.NO_SUMMARY(), permanent=True)
+        return _page(channel, url, message, now)
 
 
 def _tell(channel: Channel, url: str, message: Message, now: datetime, *, page: bool = False) -> Sent | Failed:
@@ -68,6 +72,11 @@ def _page(channel: Channel, url: str, message: Message, now: datetime) -> Sent |
         if isinstance(answer, Failed):
             return answer
     return answer
+
+
+def opens_alerts(url: str) -> bool:
+    """Return whether the URL's service opens an alert for each message."""
+    return pages(_scheme(url), url)
 
 
 def service_name(url: str) -> str:
@@ -168,6 +177,8 @@ def _words(answer: Answer) -> str:
 def _type(message: Message) -> NotifyType:
     if message.lead.event == "resolved":
         return NotifyType.SUCCESS
+    if message.summary is not None:
+        return NotifyType.INFO
     return NotifyType.FAILURE if message.lead.severity == "critical" else NotifyType.WARNING
 
 

@@ -65,8 +65,8 @@ def _mail(channel: Channel, message: Message, recipients: list[str], server: Mai
         to=recipients,
         headers={
             "Message-ID": f"<{message.key}@{_domain()}>",
-            # One thread per incident in the reader's mailbox.
-            "References": f"<incident-{message.lead.incident_id}@{_domain()}>",
+            # One thread per incident, and one of the summaries, in the reader's mailbox.
+            "References": f"<{'summaries' if message.summary else f'incident-{message.lead.incident_id}'}@{_domain()}>",
             "Auto-Submitted": "auto-generated",
         },
         connection=connection_to(server, TIMEOUT_S),

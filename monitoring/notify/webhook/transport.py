@@ -10,6 +10,7 @@ from datetime import datetime
 from monitoring.models import Channel
 from monitoring.notify.addresses import check_address, policy_of, without_path
 from monitoring.notify.message import BadChannel, Failed, Item, Message, Sent, one_line
+from monitoring.notify.shift import as_json
 from monitoring.outbound import Denied, Why, parse
 from monitoring.outbound_http import AddressDenied, Answer, NotReached, seconds_to_wait, send
 from monitoring.reasons.notify import NotifyReason
@@ -58,7 +59,20 @@ class WebhookTransport:
 
 
 def payload(message: Message) -> dict[str, object]:
-    """Return the JSON body: the gravest incident's fields, and in `incidents` the first twenty of `count`."""
+    """Return the JSON body: the gravest incident's fields, and in `incidents` the first twenty of `count`.
+
+    A shift summary has the event "summary", no incidents, and its numbers and rows in `summary`.
+    """
+    if message.summary is not None:
+        return {
+            "key": message.key,
+            "event": message.lead.event,
+            "sentence": message.lead.text(),
+            "sentence_value": _as_json(message.lead.sentence),
+            "at": message.lead.at.isoformat(),
+            "url": message.lead.job_url,
+            "summary": one_line(as_json(message.summary)),
+        }
     return {
         "key": message.key,
         **_item(message.lead),
@@ -79,6 +93,7 @@ def _item(item: Item) -> dict[str, object]:
         "sentence_value": _as_json(item.sentence),
         "likely_cause": item.cause_text(),
         "likely_cause_value": _as_json(item.cause),
+        "runbook": item.runbook,
         "at": item.at.isoformat(),
         "incident": {"id": item.incident_id, "url": item.incident_url},
         "job_url": item.job_url,

@@ -17,10 +17,9 @@ from django.template.engine import Engine
 
 LONGEST = 4000
 NAMES = (
-    *("event", "severity", "kind", "job", "cluster", "sentence", "cause", "at", "incident_url", "job_url"),
+    *("event", "severity", "kind", "job", "cluster", "sentence", "cause", "at", "incident_url", "job_url", "runbook"),
     *("count", "unlisted", "incidents", "is_digest"),
 )
-IN_INCIDENTS = ("event", "severity", "kind", "job", "cluster", "sentence", "cause", "at", "incident_url", "job_url")
 ALLOWED_FILTERS = ("default", "date", "first", "join", "length", "lower", "pluralize", "truncatechars", "upper")
 ALLOWED = (
     f"Allowed are {{{{ name }}}} with one of {', '.join(NAMES)}; {{% if %}} and {{% for each in incidents %}} "

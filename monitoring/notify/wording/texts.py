@@ -12,6 +12,7 @@ from django.utils.translation import get_language, override, pgettext
 from monitoring.models import Channel
 from monitoring.notify.message import Item, Message
 from monitoring.notify.wording.sandbox import BadTemplate, compile_template, render
+from monitoring.notify.wording.shifts import values_of_shift
 from monitoring.notify.wording.words import event_label, kind_label, severity_label
 from monitoring.reasons.reason import SOURCE
 
@@ -28,10 +29,16 @@ class Text:
 
 
 def text_of(channel: Channel, message: Message) -> Text:
-    """Render the message. If the channel's own template fails, use Waymark's template, so that the message is sent."""
+    """Render the message. If the channel's own template fails, use Waymark's template, so that the message is sent.
+
+    Summaries always have Waymark's templates.
+    """
     with override(channel.language):
         values = values_of(message)
-        subject = _own(channel.subject_template, values) or _subject(values)
+        if message.summary is not None:
+            shift = values_of_shift(message.summary, channel)
+            return Text(_in_one_line(_subject(message)), _stock("shift.txt", shift), _stock("shift.html", shift))
+        subject = _own(channel.subject_template, values) or _subject(message)
         body = _own(channel.body_template, values)
         html = "" if body else _stock("body.html", values)
         return Text(_in_one_line(subject), body or _stock("body.txt", values), html)
@@ -40,7 +47,7 @@ def text_of(channel: Channel, message: Message) -> Text:
 def subject_of(message: Message, language: str) -> str:
     """Return Waymark's subject. It depends only on the lead and the number of notifications."""
     with override(language):
-        return _in_one_line(_subject(values_of(message)))
+        return _in_one_line(_subject(message))
 
 
 def _in_one_line(subject: str) -> str:
@@ -71,10 +78,14 @@ def _stock(name: str, values: Mapping[str, Any]) -> str:
     return render_to_string(f"notify/{name}", dict(values)).strip() + "\n"
 
 
-def _subject(values: Mapping[str, Any]) -> str:
+def _subject(message: Message) -> str:
     """Return the subject. A translation may use other values than the English text, as in `_values`."""
-    label = pgettext("message", "digest") if values["is_digest"] else values["event"]
-    if values["count"] == 1:
+    values = values_of(message)
+    label = pgettext("message", "digest") if message.is_digest else values["event"]
+    if message.summary is not None:
+        # xgettext:no-python-brace-format
+        form = pgettext("message", "[summary] {sentence}")
+    elif values["count"] == 1:
         # xgettext:no-python-brace-format
         form = pgettext("message", "[{label}] {named_sentence}")
     elif values["is_digest"]:
@@ -100,6 +111,7 @@ def _values(item: Item) -> dict[str, Any]:
         "sentence": item.text(language),
         "named_sentence": item.named_text(language),
         "cause": item.cause_text(language),
+        "runbook": item.runbook,
         "at": f"{item.at:%Y-%m-%d %H:%M:%S %Z}",
         "incident_url": item.incident_url,
         "job_url": item.job_url,

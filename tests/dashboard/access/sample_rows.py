@@ -14,6 +14,7 @@ from monitoring.models import (
     Job,
     MaintenanceWindow,
     RestartDecision,
+    Runbook,
     RunException,
 )
 from tests.dashboard import builders as make
@@ -43,7 +44,9 @@ def rows_of_every_kind(now: datetime, name: str) -> Rows:
     savepoint = make.make_savepoint(run, now - timedelta(minutes=5), note=f"{name}-note")
     rule = make.make_rule(job)
     incident = make.make_incident(rule, now - timedelta(minutes=3))
+    objective = make.make_objective(job, now)
     channel = make.make_channel(f"on-call {cluster.pk}")  # a channel belongs to no cluster: any rule may use it
+    runbook = Runbook.objects.create(selector=f"team={name}", text=f"{name}-runbook")
     message = make.make_delivery(incident, channel, now - timedelta(minutes=3), state=DeliveryState.DEAD)
     attempt = make.make_attempt(job, now - timedelta(minutes=1), AttemptState.DECIDED)
     decision = RestartDecision.objects.create(job=job, at=now, verdict="leave", reason=f"{name}-reason")
@@ -62,6 +65,8 @@ def rows_of_every_kind(now: datetime, name: str) -> Rows:
         "operators": checkpoints[-1].operators.all()[0].pk,
         "savepoints": savepoint.pk,
         "rules": rule.pk,
+        "runbooks": runbook.pk,
+        "objectives": objective.pk,
         "incidents": incident.pk,
         "channels": channel.pk,
         "messages": message.pk,

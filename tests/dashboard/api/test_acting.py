@@ -172,6 +172,35 @@ def test_an_incident_gets_a_note_and_is_reopened(api: Caller, job: Job, now: dat
     assert Incident.objects.get().resolved_at is None
 
 
+def test_an_incident_is_assigned(api: Caller, job: Job, now: datetime) -> None:
+    incident = make.make_incident(make.make_rule(job), now)
+    path = f"/incidents/{incident.pk}/assign"
+    assert api.post(path, {"assignee": "olga", "note": "on it"}).json()["assigned_to"] == "olga"
+    assert [each["id"] for each in api.get("/incidents", assignee="olga").json()["items"]] == [incident.pk]
+    assert api.get("/incidents", assignee="ada").json()["items"] == []
+    assert api.post(path, {"assignee": "nobody-known"}).status_code == 422
+    assert api.post(path, {}).status_code == 422
+    late = api.post(path, {"assignee": "", "was": "ada"})
+    assert late.status_code == 409
+    assert late.json()["error"]["reason"]["code"] == "alerts.already-assigned"
+    assert api.post(path, {"assignee": ""}).json()["assigned_to"] == ""
+    assert last().actor == "olga (token token 0)"
+
+
+def test_a_runbook_is_made_changed_and_removed(api: Caller, job: Job) -> None:
+    made = api.post("/runbooks", {"selector": "team=payments", "text": "Call ada."})
+    assert made.status_code == 201
+    path = f"/runbooks/{made.json()['id']}"
+    assert api.send("patch", path, {"text": "Call bob."}).json()["text"] == "Call bob."
+    assert api.get(path).json() == made.json() | {"text": "Call bob."}
+    assert api.get("/runbooks").json()["items"] == [api.get(path).json()]
+    assert api.post("/runbooks", {"selector": "team=payments", "text": "x"}).status_code == 422
+    assert api.send("delete", path).status_code == 204
+    assert api.get(path).status_code == 404
+    rule = api.post("/rules", {"kind": "failed_in_window", "job_id": job.pk, "runbook": "https://wiki.example.org/"})
+    assert rule.json()["runbook"] == "https://wiki.example.org/"
+
+
 def test_a_window_is_planned_and_ended(api: Caller, job: Job) -> None:
     made = api.post("/maintenance", {"job": job.name, "lasts": 600, "reason": "disk"})
     assert made.status_code == 201, made.content

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from dashboard.api.restarts import RestartsParams
 from monitoring import audit
-from monitoring.models import AttemptState, Incident, IncidentState, Job
+from monitoring.models import AttemptState, ConfigurationChange, Incident, IncidentState, Job
 from tests.dashboard import builders as make
 from tests.dashboard.api.conftest import Caller
 
@@ -41,6 +41,17 @@ def test_job_json_matches_its_page(api: Caller, job: Job) -> None:
 def test_job_without_a_run_has_no_engine_job_id(api: Caller, job: Job) -> None:
     Job.objects.update(current_run=None)
     assert api.get("/jobs").json()["items"][0]["engine_job_id"] is None
+
+
+def test_changes_of_a_job(api: Caller, job: Job, now: datetime) -> None:
+    for back, key in ((10, "mode"), (60 * 30, "timeout")):
+        values = {"part": "checkpointing", "kind": "changed", "before": "a", "after": "b"}
+        ConfigurationChange.objects.create(job=job, at=now - timedelta(minutes=back), key=key, **values)
+    (change,) = api.get(f"/jobs/{job.pk}/changes").json()
+    assert (change["kind"], change["sentence"]) == ("configuration", "mode: a → b")
+    since = (now - timedelta(days=3)).isoformat()
+    assert len(api.get(f"/jobs/{job.pk}/changes", since=since).json()) == 2
+    assert api.get(f"/jobs/{job.pk}/changes", since="yesterday").status_code == 422
 
 
 def test_paging_returns_each_checkpoint_once(api: Caller, job: Job) -> None:

@@ -64,7 +64,10 @@ def one_of_each_kind(job: Job) -> None:
         )
         rule.channels.add(channel)
     AlertRule.objects.create(job=job, threshold=7, window_s=600, enabled=False, open_hold_s=90)
-    AlertRule.objects.create(name="by label", selector="team=a|b,!old", kind="state_size", threshold=3 * 1024**3)
+    runbook = "https://wiki.example.org/size\nThen: call ada."
+    AlertRule.objects.create(
+        name="by label", selector="team=a|b,!old", kind="state_size", threshold=3 * 1024**3, runbook=runbook
+    )
 
 
 def test_export_and_import_round_trip(job: Job, now: datetime) -> None:
@@ -131,7 +134,7 @@ def test_import_without_secrets_keeps_them(now: datetime) -> None:
         ("severity: critical", "severity: grave", "line 11: severity is 'grave': "),
         ("name: Payments fail", "name: ''", "line 6: name"),
         ("threshold: 5", "threshold: 5\n    threshold: 6", "line 10: threshold occurs twice, first in line 9."),
-        ("rules:", "rulez:", "line 5: rulez is not allowed here. Allowed are channels, rules."),
+        ("rules:", "rulez:", "line 5: rulez is not allowed here. Allowed are channels, rules, objectives."),
         ("threshold: 5", "threshold: [5", "This is not valid YAML"),
         ("threshold: 5", "threshold: &a 5", "line 9: An anchor is not allowed here"),
         ("threshold: 5", "threshold: !!python/name:os.system 5", "line 9: A tag is not allowed here"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 from django.utils import timezone
 from playwright.sync_api import Page
@@ -16,10 +16,10 @@ VIEWS = (
     *(("wide", "light"), ("narrow", "dark"), ("middle", "light")),
     *(("wide", "dark"), ("narrow", "light"), ("middle", "dark")),
 )
-# In these views, axe checks the whole page with all rules.
-EXTREMES = VIEWS[:2]
-# In these views, axe checks only colours, on the pages with the most content.
-COLOURS = VIEWS[3:5]
+# In these views, one of each size, axe checks all its rules. In the others only the colours differ.
+EVERY_SIZE = VIEWS[:3]
+# The views of the Chinese pages, whose texts have other widths.
+CHINESE = VIEWS[:2]
 
 
 def mark_as_polled() -> None:
@@ -34,14 +34,12 @@ def check_pages(
     pages: Mapping[str, str],
     prefix: str = "",
     *,
-    fullest: Collection[str] = (),
     settle: Callable[[Page, str], None] = lambda page, name: None,
 ) -> None:
-    """Store a screenshot of each page in every view under var/test/, and check the pages.
+    """Store a screenshot of each page in every view and in Chinese under var/test/, and check the pages.
 
     No page is wider than the screen, and no table is clipped on a large screen. Everything is reachable by keyboard.
-    Axe finds no serious problem, and the console is empty. `fullest` are the pages with the most content. `settle` is
-    called on each page first.
+    Axe finds no problem, and the console is empty. `settle` is called on each English page first.
     """
     found: dict[str, object] = {}
     for name, path in pages.items():
@@ -50,12 +48,19 @@ def check_pages(
         settle(reader.open(path), name)
         for view in VIEWS:
             reader.turn(*view)
-            if problems := _problems(reader, f"{prefix}{name}", view, full=name in fullest):
+            if problems := _problems(reader, f"{prefix}{name}", view):
                 found[f"{name} {'-'.join(view)}"] = problems
+        reader.speak("zh-hans")
+        reader.open(path)
+        for view in CHINESE:
+            reader.turn(*view)
+            if problems := _problems(reader, f"{prefix}{name}-chinese", view):
+                found[f"{name} in Chinese {'-'.join(view)}"] = problems
+        reader.speak("en")
     assert (reader.complaints, found) == ([], {}), (reader.complaints, found)
 
 
-def _problems(reader: Reader, name: str, view: tuple[str, str], *, full: bool) -> list[str]:
+def _problems(reader: Reader, name: str, view: tuple[str, str]) -> list[str]:
     wider = reader.overflow()
     problems = [f"wider than its window by {wider} px"] if wider > 0 else []
     if view[0] != "narrow":
@@ -63,8 +68,4 @@ def _problems(reader: Reader, name: str, view: tuple[str, str], *, full: bool) -
     reader.picture(f"{name}-{'-'.join(view)}")
     if view == VIEWS[0]:
         problems += [f"{part} is for the mouse only" for part in Keys(reader.page).mouse_only()]
-    if view in EXTREMES:
-        problems += reader.barriers()
-    elif full and view in COLOURS:
-        problems += reader.barriers("color-contrast")
-    return problems
+    return problems + (reader.barriers() if view in EVERY_SIZE else reader.barriers("color-contrast"))

@@ -48,6 +48,11 @@ class Reader:
         self.page.wait_for_load_state("networkidle")
         return self.page
 
+    def speak(self, language: str) -> None:
+        """Read the next pages in this language."""
+        name = settings.LANGUAGE_COOKIE_NAME
+        self.page.context.add_cookies([{"name": name, "value": language, "url": self.address}])
+
     def picture(self, name: str, whole: bool = True) -> None:
         PICTURES.mkdir(parents=True, exist_ok=True)
         # Playwright would hide the caret by an inline style, which the content security policy refuses at a swap.
@@ -61,16 +66,12 @@ class Reader:
         self.page.wait_for_function(_CHARTS_FIT)
 
     def barriers(self, *rules: str) -> list[str]:
-        """Return the serious and critical findings of axe, for all its rules or only the given rules."""
+        """Return the findings of axe of every impact, for all its rules or only the given rules."""
         options: dict[str, object] = {"resultTypes": ["violations"]}
         if rules:
             options["runOnly"] = rules
         found = Axe().run(self.page, options=options).response["violations"]
-        return [
-            f"{v['id']}: {v['nodes'][0]['html'][:160]} ({len(v['nodes'])}×)"
-            for v in found
-            if v["impact"] in ("serious", "critical")
-        ]
+        return [f"{v['id']} ({v['impact']}): {v['nodes'][0]['html'][:160]} ({len(v['nodes'])}×)" for v in found]
 
     def overflow(self) -> int:
         """Return the number of pixels by which the page is wider than its window."""

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 from django.contrib.auth.models import User
 from django.urls import reverse
 from playwright.sync_api import expect
 
-from monitoring.models import Incident, IncidentState
+from monitoring.models import ConfigurationChange, Incident, IncidentState, Objective, Runbook
+from tests.dashboard import builders as make
 from tests.dashboard.browser.appearance import check_pages
 from tests.dashboard.browser.conftest import Reader
 from tests.dashboard.sample_alerts import make_alerts
 
 pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
-LISTS = ("incidents", "channels", "deliveries", "maintenance")
+LISTS = ("incidents", "shift", "objectives", "channels", "deliveries", "maintenance", "runbooks")
 
 
 def test_a_night_of_alerts(read_as: Callable[..., Reader], now: datetime) -> None:
     night = make_alerts(now)
+    together = make.make_cluster(now, "us-prod")
+    for name in ("prices", "orders", "clicks"):
+        rule = make.make_rule(make.make_job(together, name))
+        make.make_incident(rule, now - timedelta(minutes=3), assigned_to="olga" if name == "prices" else "")
+    text = "https://wiki.example.org/runbooks/eu-prod\nCall ada."
+    runbook = Runbook.objects.create(selector="cluster=eu-prod", text=text)
+    jobs = night.cluster_incident.cluster.jobs.order_by("name")
+    own = [make.make_objective(job, now, missed=missed) for job, missed in zip(jobs, (0, 90, 140), strict=False)]
+    Objective.objects.create(selector="team=payments,env!=dev", percent=99.9, limit_ms=500, days=7)
     pages = {
         **{name: reverse(name) for name in LISTS},
         "incident-cluster": reverse("incident", args=[night.cluster_incident.pk]),
@@ -31,7 +41,12 @@ def test_a_night_of_alerts(read_as: Callable[..., Reader], now: datetime) -> Non
         "channel-remove": reverse("channel-remove", args=[night.channel.pk]),
         "message-dead": reverse("delivery", args=[night.dead_message.pk]),
         "message-digest": reverse("delivery", args=[night.digest.pk]),
+        "fleet-objectives": reverse("fleet"),
+        "job-objective": reverse("job-alerts", args=[own[1].job_id]),
+        "objective": reverse("objective", args=[own[1].pk]),
+        "objective-new": reverse("objective-new"),
         "window": reverse("maintenance-window", args=[night.window.pk]),
+        "runbook": reverse("runbook", args=[runbook.pk]),
     }
     check_pages(read_as(), pages, "alerting-")
 
@@ -76,6 +91,43 @@ def test_actions_of_an_incident_stay_in_view(read_as: Callable[..., Reader], now
         reader.picture(f"incident-actions-{size}")
         assert reader.overflow() <= 0
         assert reader.complaints == []
+
+
+def test_an_incident_is_one_screen_on_a_phone(read_as: Callable[..., Reader], now: datetime) -> None:
+    job = make.make_job(make.make_cluster(now, "eu-prod"), "orders-enrich")
+    shape = make.Shape(count=90, every=timedelta(seconds=20), failed=frozenset(range(3, 9)))
+    made = make.make_checkpoints(make.make_run(job, now, age=timedelta(hours=2)), now, shape)
+    make.make_operators(made[-12:])
+    rule = make.make_rule(job, runbook="https://wiki.example.org/runbooks/failed-checkpoints")
+    incident = make.make_incident(rule, now - timedelta(minutes=2), assigned_to="olga")
+    incident.events.update(evidence={"last_row": made[-4].pk, "count": 6})
+    for key, back in (("execution.checkpointing.interval", 30), ("mode", 20), ("timeout", 10)):
+        values = {"part": "checkpointing", "kind": "changed", "before": 10_000, "after": 20_000}
+        ConfigurationChange.objects.create(job=job, at=now - timedelta(minutes=back), key=key, **values)
+    for theme in ("light", "dark"):
+        reader = read_as("narrow", theme)
+        page = reader.open(reverse("incident", args=[incident.pk]))
+        for term in ("Likely cause", "Last good checkpoint", "Runbook", "Assigned to", "What changed in the hour"):
+            expect(page.locator("dt", has_text=term)).to_be_in_viewport()
+        expect(page.locator("#incident-chart .plot-container")).to_be_in_viewport()
+        expect(page.locator(".job-changes a.breaks").last).to_be_in_viewport(ratio=1)
+        for name in ("Acknowledge", "Assign", "Resolve", "Add note"):
+            expect(page.locator(".acts").get_by_text(name, exact=True).first).to_be_in_viewport()
+        reader.picture(f"incident-phone-{theme}", whole=False)
+        assert reader.overflow() <= 0
+        assert reader.barriers() == []
+        assert reader.complaints == []
+
+
+def test_an_incident_is_assigned_by_click(read_as: Callable[..., Reader], now: datetime) -> None:
+    night = make_alerts(now, jobs=3)
+    page = read_as("wide", "light").open(reverse("incident", args=[night.long_incident.pk]))
+    page.locator("#assign-menu > summary").click()
+    page.get_by_role("button", name="Assign to me").click()
+    expect(page.get_by_role("status").filter(has_text="Incident assigned to olga.")).to_be_visible()
+    page = read_as("wide", "dark").open(reverse("incidents"))
+    page.get_by_role("link", name="Me", exact=True).click()
+    expect(page.get_by_text("orders-enrich")).to_be_visible()
 
 
 def test_all_incidents_shown_are_snoozed_together(read_as: Callable[..., Reader], now: datetime) -> None:

@@ -49,7 +49,7 @@ def test_the_logs_of_a_job(read_as: Callable[..., Reader], run: Run, httpserver:
         "logs-search": f"{address}?text=aborting",
         "logs-moment": f"{address}?at={at:%Y-%m-%dT%H:%M:%S}Z",
     }
-    check_pages(reader, pages, fullest=pages)
+    check_pages(reader, pages)
 
 
 def test_the_tail_follows_until_it_is_paused(

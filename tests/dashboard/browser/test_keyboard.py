@@ -88,7 +88,7 @@ def _find(keys: Keys, job: Job) -> None:
 def _read(keys: Keys) -> None:
     """Read the overview, its time range, the history, an expanded row, and a checkpoint with an operator's subtasks."""
     page = keys.page
-    expect(page.locator(".chart .loading")).to_have_count(0)
+    expect(page.locator(".chart .loading:visible")).to_have_count(0)
     _everything_is_reached(keys)
     keys.choose(page.get_by_text("Custom range"))
     keys.go_to(page.get_by_label("From (UTC)", exact=True))

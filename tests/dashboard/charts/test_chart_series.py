@@ -22,11 +22,22 @@ from dashboard.queries.series import (
     read_run_starts,
     span_of,
 )
-from monitoring.models import Checkpoint, CheckpointGap, Job, OperatorCheckpoint, Run, RunStateChange
+from monitoring.models import (
+    Checkpoint,
+    CheckpointGap,
+    ConfigurationChange,
+    Job,
+    LaunchOrigin,
+    LaunchVersion,
+    OperatorCheckpoint,
+    Run,
+    RunStateChange,
+)
 from tests.dashboard import builders as make
 
 pytestmark = pytest.mark.django_db
 CHARTS = ["durations", "sizes", "alignment", "alignments", "delays", "moved"]
+FIGURES = [*CHARTS, "lanes"]  # with the figure that consists of several charts
 
 
 @pytest.fixture
@@ -71,7 +82,7 @@ def test_the_first_checkpoint_of_a_job_has_an_axis_too(run: Run, now: datetime) 
     assert span_of(run.job, "1h", now).start == now - SHORTEST
 
 
-@pytest.mark.parametrize("name", CHARTS)
+@pytest.mark.parametrize("name", FIGURES)
 @pytest.mark.parametrize(("chosen", "hours"), [("1h", 1), ("7d", 168)])
 def test_the_axis_covers_the_requested_range(
     viewer: Client, run: Run, now: datetime, name: str, chosen: str, hours: int
@@ -136,6 +147,7 @@ def test_among_the_last_subtasks_the_longest_alignment_gives_the_phases(
     assert point.alignment == alignment
     figure = durations_figure([point], [], span_of(run.job, "1h", now))
     drawn = {trace["meta"]["role"]: sum(trace["y"]) for trace in figure["data"]}
+    assert drawn.pop("hover") == sink_end
     assert (drawn["alignment"], sum(drawn.values())) == (alignment, sink_end)
 
 
@@ -166,6 +178,27 @@ def test_only_restarts_are_marked(run: Run, now: datetime) -> None:
     later = make.make_run(run.job, now, age=timedelta(minutes=5), restored_checkpoint_id=42, restored_is_savepoint=True)
     starts = read_run_starts(run.job, span_of(run.job, "7d", now))
     assert [(start.number, start.restored) for start in starts] == [(later.number, "savepoint 42")]
+
+
+def test_marks_of_runs_say_what_changed(run: Run, now: datetime) -> None:
+    job = run.job
+    record: dict[str, Any] = {"spec": {"kind": "jar"}, "origin": LaunchOrigin.EDITED, "created_at": now}
+    first, second = (LaunchVersion.objects.create(job=job, number=number, **record) for number in (1, 2))
+    Run.objects.filter(pk=run.pk).update(launch_version=first)
+    same = make.make_run(job, now, age=timedelta(minutes=20), launch_version=first)
+    upgraded = make.make_run(job, now, age=timedelta(minutes=5), launch_version=second, restored_checkpoint_id=42)
+    for run_of, keys in ((run, "ab"), (upgraded, "cd")):
+        for key in keys:
+            ConfigurationChange.objects.create(job=job, run=run_of, at=now, part="execution", key=key, kind="changed")
+    starts = read_run_starts(job, span_of(job, "7d", now))
+    assert [(start.number, start.version, start.settings) for start in starts] == [
+        (same.number, None, 0),
+        (upgraded.number, 2, 2),
+    ]
+    assert [start.label for start in starts] == [
+        "run 2",
+        "run 3 · version 2 · 2 settings changed · restored from checkpoint 42",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -214,21 +247,21 @@ def test_every_restart_by_the_engine_is_marked_not_only_the_last(run: Run, now: 
     assert [start.at for start in read_run_starts(run.job, within)] == [now - timedelta(minutes=12)]
 
 
-@pytest.mark.parametrize("name", CHARTS)
+@pytest.mark.parametrize("name", FIGURES)
 def test_every_chart_answers_for_a_job_without_any_checkpoint(viewer: Client, run: Run, name: str) -> None:
     told = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
     assert told["empty"]
 
 
-@pytest.mark.parametrize("name", CHARTS)
+@pytest.mark.parametrize("name", FIGURES)
 def test_charts_of_failed_checkpoints_have_only_durations(viewer: Client, run: Run, now: datetime, name: str) -> None:
     make.make_checkpoints(run, now, make.Shape(count=3, failed=frozenset({0, 1, 2})))
     Checkpoint.objects.update(start_delay_max=None, alignment_max=None)
     told = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
-    assert told["empty"] == (name != "durations")
+    assert told["empty"] == (name not in ("durations", "lanes"))
 
 
-@pytest.mark.parametrize("name", CHARTS)
+@pytest.mark.parametrize("name", FIGURES)
 def test_chart_texts_are_in_the_readers_language(viewer: Client, run: Run, now: datetime, name: str) -> None:
     make.make_operators(make.make_checkpoints(run, now, make.Shape(count=3)))
     Checkpoint.objects.update(processed_data=1000, persisted_data=10)
@@ -267,7 +300,7 @@ def test_every_chart_works_with_one_point_and_with_many(viewer: Client, run: Run
     made = make.make_checkpoints(run, now, make.Shape(count=count))
     make.make_operators(made[-3:])
     Checkpoint.objects.update(processed_data=1000, persisted_data=10)
-    for name in CHARTS:
+    for name in FIGURES:
         answer = viewer.get(reverse("job-chart", args=[run.job_id, name]), {"range": "all"})
         told = answer.json()
         assert not told["empty"], name
@@ -287,7 +320,7 @@ def test_every_chart_has_its_figures_as_a_table(viewer: Client, run: Run, now: d
     assert page.count('<th scope="row"') == (6 if name == "alignment" else 7)
 
 
-@pytest.mark.parametrize("name", CHARTS)
+@pytest.mark.parametrize("name", FIGURES)
 def test_each_point_has_the_key_of_its_checkpoint(viewer: Client, run: Run, now: datetime, name: str) -> None:
     every = timedelta(minutes=1)
     shape = make.Shape(count=9, every=every, failed=frozenset({3}), savepoints=frozenset({5}))
@@ -298,7 +331,7 @@ def test_each_point_has_the_key_of_its_checkpoint(viewer: Client, run: Run, now:
     keys = {key for trace in told["figure"]["data"] for key in _numbers(trace.get("customdata", []))}
     failed = {each.pk for each in made if each.status == "FAILED"}
     assert keys | failed == {each.pk for each in made}
-    assert failed <= keys or name != "durations"
+    assert failed <= keys or name not in ("durations", "lanes")
 
 
 def _numbers(found: Any) -> Iterator[int]:
@@ -315,7 +348,7 @@ def test_gap_is_a_band_between_its_neighbouring_checkpoints(viewer: Client, run:
     CheckpointGap.objects.create(run=run, first_id=20, last_id=29, noticed_at=now)
     (gap,) = read_gaps(run.job, span_of(run.job, "1h", now))
     assert (gap.start, gap.end) == (made[18].triggered_at, made[29].triggered_at)
-    for name in ("durations", "sizes", "alignments", "delays", "moved"):
+    for name in ("durations", "sizes", "alignments", "delays", "moved", "lanes"):
         told = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
         assert [shape["name"] for shape in told["figure"]["layout"]["shapes"]] == ["gap"]
         assert "the engine dropped" in told["note"]

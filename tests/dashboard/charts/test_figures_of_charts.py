@@ -5,12 +5,19 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from django.utils.translation import override
 
 from dashboard.charts.alignment import STEPS, alignment_figure, step_of
-from dashboard.charts.durations import bar_widths, durations_figure, unattributed
+from dashboard.charts.durations import (
+    alignments_figure,
+    bar_widths,
+    delays_figure,
+    durations_figure,
+    unattributed,
+)
 from dashboard.charts.figure import byte_ticks, note_of, top_of_axis
 from dashboard.charts.rolled import rolled_figure
 from dashboard.charts.sizes import sizes_figure
@@ -38,6 +45,7 @@ def test_the_phases_and_the_rest_add_up_to_the_end_to_end_duration() -> None:
     figure = durations_figure([POINT], [], SPAN)
     stacked = {trace["meta"]["role"]: trace["y"] for trace in figure["data"]}
     assert stacked.pop("failed") == []
+    assert list(stacked.pop("hover")) == [POINT.duration]
     assert sum(height[0] for height in stacked.values()) == POINT.duration
 
 
@@ -95,7 +103,7 @@ def test_failures_of_long_ranges_are_counted() -> None:
     failed = figure["data"][roles(figure).index("failed")]
     assert list(failed["y"]) == [3, 41]
     assert (failed["yaxis"], figure["layout"]["yaxis2"]["ticktext"][0]) == ("y2", "41")
-    assert list(failed["hovertext"]) == ["3 failed", "41 failed"]
+    assert [text.partition("<br>")[2] for text in failed["hovertext"]] == ["3 failed", "41 failed"]
     calm = rolled_figure("durations", rolled_points([200] * 10, [0] * 10), [], span)
     assert "failed" not in roles(calm)
     assert "yaxis2" not in calm["layout"]
@@ -116,13 +124,42 @@ def test_failed_checkpoints_are_marked_by_more_than_colour() -> None:
     broken = figure["data"][roles(figure).index("failed")]
     assert broken["y"] == [10_000]
     assert broken["marker"]["pattern"]["shape"] == "/"
-    assert "expired" in broken["hovertext"][0]
+    hover = figure["data"][roles(figure).index("hover")]
+    assert ["expired" in text for text in hover["hovertext"]] == [False, True]
+
+
+def test_failures_of_short_ranges_are_counted_too() -> None:
+    at = [NOW - timedelta(seconds=s) for s in (3000, 2990, 600)]
+    counts = (1, 4, 2)
+    failed = [
+        replace(POINT, failed=True, triggered_at=each, stands_for=count) for each, count in zip(at, counts, strict=True)
+    ]
+    figure = durations_figure([POINT, *failed], [], SPAN)
+    bars = [trace for trace in figure["data"] if trace.get("yaxis") == "y2"]
+    assert [(trace["meta"]["role"], list(trace["y"])) for trace in bars] == [("failed", [5, 2])]
+    assert figure["layout"]["yaxis2"]["domain"][1] < figure["layout"]["yaxis"]["domain"][0]
+    assert bars[0]["hovertext"][0].endswith("<br>5 failed")
+
+
+@pytest.mark.parametrize("build", [durations_figure, alignments_figure, delays_figure, sizes_figure])
+def test_at_most_one_trace_of_each_axis_answers_to_the_pointer(build: Any) -> None:
+    drawn = [replace(p, start_delay_max=30, alignment_max=20) for p in points(30)]
+    drawn[3], drawn[9] = replace(drawn[3], failed=True), replace(drawn[9], is_savepoint=True)
+    figure = build([replace(p, run_number=1 + (n > 15)) for n, p in enumerate(drawn)], [], SPAN)
+    answering = [trace.get("yaxis", "y") for trace in figure["data"] if trace.get("hoverinfo") != "skip"]
+    assert sorted(answering) == sorted(set(answering))
+    assert "y" in answering
+
+
+def test_savepoints_are_not_clipped_at_the_top_of_the_axis() -> None:
+    figure = sizes_figure([replace(p, is_savepoint=p.checkpoint_id == 5) for p in points(30)], [], SPAN)
+    assert figure["data"][roles(figure).index("savepoint")]["cliponaxis"] is False
 
 
 def test_tooltip_has_no_english_month_in_chinese() -> None:
     with override("zh-hans"):
         figure = durations_figure([POINT], [], SPAN)
-    (told,) = figure["data"][roles(figure).index("rest")]["hovertext"]
+    (told,) = figure["data"][roles(figure).index("hover")]["hovertext"]
     assert f"{POINT.triggered_at:%-m月%-d日}" in told
     assert not re.search(r"[A-Z][a-z]{2} \d", told)
 
@@ -152,7 +189,7 @@ def test_restart_labels_do_not_overlap() -> None:
     ("highest", "steps", "texts"),
     [
         (150_000, 3, ["64 KB", "128 KB", "192 KB"]),
-        (1_000_000, 2, ["512 KB", "1 MB"]),
+        (1_000_000, 2, ["0.5 MB", "1 MB"]),
         (2_410_000_000, 3, ["1 GB", "2 GB", "3 GB"]),
         (1, 3, ["1 B"]),
     ],
@@ -198,6 +235,15 @@ def test_the_heat_map_has_a_row_per_subtask_and_a_hole_where_none_answered() -> 
     trace = alignment_figure(grid, SPAN)["data"][0]
     assert trace["z"] == [[0], [None]]
     assert alignment_figure(grid, SPAN)["layout"]["yaxis"]["ticktext"] == ["aggregate · 0", "aggregate · 1"]
+
+
+@pytest.mark.parametrize(("count", "labels", "height"), [(1, 1, 5), (8, 8, 8), (40, 10, 40)])
+def test_rows_of_the_heat_map_share_a_fixed_height(count: int, labels: int, height: int) -> None:
+    rows = [("aggregate by aircraft and route", n) for n in range(count)]
+    axis = alignment_figure(AlignmentGrid([AlignmentColumn(7, NOW)], rows, [[5]] * count), SPAN)["layout"]["yaxis"]
+    assert axis["range"] == [height - 0.5, -0.5]
+    assert len(axis["ticktext"]) == labels
+    assert max(map(len, axis["ticktext"])) <= 20
 
 
 def test_heat_map_shares_the_time_axis_and_has_no_gaps() -> None:

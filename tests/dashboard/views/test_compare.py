@@ -74,6 +74,23 @@ def test_two_runs_are_compared_by_their_summaries_and_settings(viewer: Client, j
     assert "2 settings differ" in text
 
 
+def test_two_time_ranges_are_compared(viewer: Client, job: Job, now: datetime) -> None:
+    change = now - timedelta(minutes=31)  # the start of run 2
+    first = f"{(change - timedelta(hours=1)).isoformat()}/{change.isoformat()}"
+    second = f"{change.isoformat()}/{now.isoformat()}"
+    answer = viewer.get(reverse("job-compare", args=[job.pk]), {"a": first, "b": second})
+    figures = {each.label: each for _, group in answer.context["comparison"].groups for each in group}
+    assert (figures["Completed"].before, figures["Completed"].after) == (20, 9)
+    assert (figures["Failed"].before, figures["Failed"].after) == (0, 1)
+    assert (figures["Started runs"].before, figures["Started runs"].after) == (0, 1)
+    assert (figures["End to end duration, p95"].ratio or 0) > 3
+    text = answer.content.decode()
+    assert "2 settings differ" in text
+    assert "Run 2 started" in text
+    download = viewer.get(reverse("job-download", args=[job.pk, "compare", "csv"]), {"a": first, "b": second})
+    assert b"Started runs" in download.getvalue()
+
+
 def test_a_savepoint_does_not_make_its_run_seem_to_write_more(viewer: Client, job: Job, now: datetime) -> None:
     shape = make.Shape(count=1, first_id=21, savepoints=frozenset({0}))
     make.make_checkpoints(job.runs.get(number=1), now - timedelta(hours=1), shape)
@@ -100,9 +117,14 @@ def test_an_operator_with_a_new_id_is_found_by_its_name(viewer: Client, job: Job
         ("99", "15", "This job has no checkpoint 99."),
         ("3/15", "15", "This job has no checkpoint 15 in run 3."),
         ("run 7", "run 1", "This job has no run 7."),
-        ("run 1", "15", "Compare a checkpoint with a checkpoint, or a run with a run."),
-        ("<b>", "15", "“&lt;b&gt;” is neither a checkpoint nor a run. Enter a checkpoint ID"),
+        ("run 1", "15", "Compare two checkpoints, two runs or two time ranges."),
+        ("<b>", "15", "“&lt;b&gt;” is no checkpoint, run or time range. Enter a checkpoint ID"),
         ("", "15", "Enter a checkpoint ID"),
+        ("2026-11-21 10:00/2026-11-21 09:00", "run 1", "The end must be later than the start"),
+        ("2999-11-21 10:00/2999-11-21 11:00", "run 1", "the start must be past"),
+        ("2026-11-21 10:00/soon", "run 1", "Enter a checkpoint ID"),
+        ("9999-12-31T23:59-23:59/9999-12-31T23:59-23:59", "run 1", "Enter a checkpoint ID"),
+        ("2026-11-21 10:00/2026-11-21 11:00", "run 1", "Compare two checkpoints, two runs or two time ranges."),
     ],
 )
 def test_comparison_errors_appear_at_their_fields(viewer: Client, job: Job, a: str, b: str, said: str) -> None:

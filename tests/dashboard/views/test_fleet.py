@@ -286,7 +286,7 @@ def test_jobs_are_grouped_by_a_label_of_the_job_or_its_cluster(operator: Client,
     grouped = operator.get(reverse("fleet"), {"group": "team"})
     assert _names(grouped) == ["job-0004", "job-0002", "job-0001", "job-0003", "job-0000", "job-0005"]
     page = grouped.content.decode()
-    assert re.findall(r'<tr class="group-row"><td colspan="11"><b>(.*?)</b> (.*?)</td>', page) == [
+    assert re.findall(r'<tr class="group-row"><td colspan="12"><b>(.*?)</b> (.*?)</td>', page) == [
         ('<a href="/?labels=team%3D%3Cb%3E">team=&lt;b&gt;</a>', "1 failing · 1 healthy"),
         ('<a href="/?labels=team%3Dmail">team=mail</a>', "2 healthy"),
         ("without the label team", "1 failing · 1 healthy"),

@@ -14,7 +14,16 @@ from django.utils import timezone
 
 from dashboard.forms.note import PresetForm
 from monitoring.alerts.incidents import Opening, change_incident, open_incidents
-from monitoring.models import AuditEntry, Checkpoint, Incident, IncidentState, Severity
+from monitoring.models import (
+    AlertRule,
+    AuditEntry,
+    Checkpoint,
+    ConfigurationChange,
+    Incident,
+    IncidentState,
+    Runbook,
+    Severity,
+)
 from tests.dashboard import builders as make
 from tests.dashboard.sample_alerts import make_alerts
 
@@ -214,7 +223,11 @@ def test_a_snooze_that_makes_no_sense_says_so_at_its_field(operator: Client, fai
 
 
 @pytest.mark.parametrize(
-    "name", ["incident-snooze", "incident-acknowledge", "incident-resolve", "incident-note", "incident-reopen"]
+    "name",
+    [
+        *("incident-snooze", "incident-acknowledge", "incident-resolve", "incident-note", "incident-reopen"),
+        "incident-assign",
+    ],
 )
 def test_a_viewer_may_not_act(viewer: Client, fail: Any, name: str) -> None:
     (incident,) = fail("flights")
@@ -287,6 +300,79 @@ def test_a_resolved_incident_is_reopened(operator: Client, failing: Incident) ->
     failing.refresh_from_db()
     assert failing.state == IncidentState.OPEN
     assert AuditEntry.objects.get(action="incident.reopen").reason == "it is back"
+
+
+def test_an_incident_is_assigned_and_the_list_shows_whose_it_is(operator: Client, viewer_user: Any, fail: Any) -> None:
+    (mine, _other) = fail("flights", "orders")
+    address = reverse("incident-assign", args=[mine.pk])
+    page = operator.post(address, {"me": "1", "was": "", "note": "on it"}, follow=True).content.decode()
+    assert "Incident assigned to olga." in page
+    assert "Assigned to olga by olga: on it" in page
+    assert listed(operator, assignee="olga") == ["flights"]
+    assert "assigned to olga" in operator.get(reverse("incidents")).content.decode()
+    entry = AuditEntry.objects.get(action="incident.assign")
+    assert (entry.details["was"], entry.details["now"], entry.reason) == ("", "olga", "on it")
+    page = operator.post(address, {"assignee": "victor", "was": "olga"}, follow=True).content.decode()
+    assert "“victor” is no active account that may operate this job." in page
+    operator.post(address, {"assignee": "", "was": "olga"})
+    mine.refresh_from_db()
+    assert mine.assigned_to == ""
+
+
+def test_the_second_of_two_people_learns_who_took_the_incident(operator: Client, fail: Any) -> None:
+    (incident,) = fail("flights")
+    Incident.objects.filter(pk=incident.pk).update(assigned_to="ada")  # after the page was shown
+    page = operator.post(reverse("incident-assign", args=[incident.pk]), {"me": "1", "was": ""}, follow=True)
+    assert "This incident is assigned to ada already." in page.content.decode()
+    incident.refresh_from_db()
+    assert incident.assigned_to == "ada"
+    assert not AuditEntry.objects.filter(action="incident.assign").exists()
+
+
+def test_a_resolved_incident_is_not_assigned(operator: Client, fail: Any) -> None:
+    (incident,) = fail("flights")
+    Incident.objects.update(state=IncidentState.RESOLVED)
+    page = operator.post(reverse("incident-assign", args=[incident.pk]), {"me": "1", "was": ""}, follow=True)
+    assert "This incident is resolved already." in page.content.decode()
+    assert reverse("job-restart", args=[incident.job_id]) not in page.content.decode()
+
+
+def test_an_incident_shows_the_runbooks_of_its_rule_and_of_its_job(viewer: Client, failing: Incident) -> None:
+    AlertRule.objects.update(runbook="https://wiki.example.org/failed")
+    Runbook.objects.create(selector="job=flights", text="Ask <b>ada</b>.")
+    Runbook.objects.create(selector="job=orders", text="Not this one.")
+    page = viewer.get(reverse("incident", args=[failing.pk])).content.decode()
+    assert 'href="https://wiki.example.org/failed"' in page
+    assert "Ask &lt;b&gt;ada&lt;/b&gt;." in page
+    assert "Not this one." not in page
+
+
+def test_an_incident_shows_what_changed_in_the_hour_before(viewer: Client, failing: Incident, now: datetime) -> None:
+    def change(key: str, back: int) -> None:
+        values = {"part": "checkpointing", "kind": "changed", "before": 1, "after": 2}
+        ConfigurationChange.objects.create(job=failing.job, at=now - timedelta(minutes=back), key=key, **values)
+
+    for key, back in (("after", 10), ("just-before", 25), ("before", 75), ("long-before", 90)):
+        change(key, back)
+    page = viewer.get(reverse("incident", args=[failing.pk])).content.decode()
+    assert "just-before: 1 → 2" in page
+    assert ">before: 1 → 2" in page
+    assert "long-before" not in page
+    assert ">after:" not in page
+    assert reverse("job-compare", args=[failing.job_id]) in page
+    chart = viewer.get(reverse("incident-chart", args=[failing.pk])).json()
+    flags = [label["hovertext"] for label in chart["figure"]["layout"]["annotations"] if label.get("name") == "change"]
+    assert any("just-before" in text for text in flags)
+
+
+def test_jobs_that_fail_together_are_one_line_above_the_list(viewer: Client, fail: Any) -> None:
+    fail("a", "b")
+    assert "Incidents that opened together" not in viewer.get(reverse("incidents")).content.decode()
+    (third,) = fail("c")
+    page = viewer.get(reverse("incidents")).content.decode()
+    assert "3 jobs on cluster eu-prod failed within" in page
+    assert reverse("incident", args=[third.pk]) in page
+    assert "3 jobs on" not in viewer.get(reverse("incidents"), {"state": "resolved"}).content.decode()
 
 
 def test_a_folded_change_says_how_often(viewer: Client, fail: Any, now: datetime) -> None:

@@ -214,6 +214,19 @@ def test_a_chart_of_a_long_time_says_each_hour_or_day_as_the_checkpoints_do(
     assert "rolled" not in short
 
 
+def test_the_figure_of_a_long_time_has_the_trend_of_alignment(viewer: Client, job: Job, pipeline: Pipeline) -> None:
+    pipeline.run()
+    told = viewer.get(reverse("job-chart", args=[job.pk, "lanes"]), {"range": "1y"}).json()
+    assert told["rolled"]
+    assert "p95 lies between the exact p93.7 and p96.3" in told["note"]
+    drawn = [trace["meta"]["role"] for trace in told["figure"]["data"]]
+    assert (drawn.count("longest"), drawn.count("p95"), drawn.count("median"), drawn.count("state")) == (2, 2, 2, 1)
+    assert "steps" not in drawn
+    assert "failed" in drawn
+    short = viewer.get(reverse("job-chart", args=[job.pk, "lanes"]), {"range": "1h"}).json()
+    assert "rolled" not in short
+
+
 def test_the_tiles_of_a_long_time_say_that_they_are_a_little_off(
     viewer: Client, job: Job, now: datetime, pipeline: Pipeline
 ) -> None:

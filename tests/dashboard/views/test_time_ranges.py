@@ -73,16 +73,13 @@ def test_tabs_keep_the_range(viewer: Client, job: Job, tab: str) -> None:
         assert f'<a href="{reverse(linked, args=[job.pk])}?range=7d&amp;run=1"' in page
     assert f'<a href="{reverse("job-history", args=[job.pk])}?run=1"' in page
     assert f'<a href="{reverse("job-exceptions", args=[job.pk])}"' in page
-    assert f'hx-get="{reverse("job-header", args=[job.pk])}?range=7d&amp;run=1&amp;tab={tab}"' in page
-    part = opened(viewer, "job-header", job, range="7d", run="1", tab=tab).content.decode()
-    assert f'<a href="{reverse("job-summary", args=[job.pk])}?range=7d&amp;run=1"' in part
 
 
 def test_dates_are_kept_between_history_and_charts(viewer: Client, job: Job) -> None:
     page = opened(viewer, "job-history", job, since="2026-11-21T10:00:00+08:00", status="FAILED").content.decode()
     kept = "?since=2026-11-21T10%3A00%3A00%2B08%3A00"
     assert f'<a href="{reverse("job", args=[job.pk])}{kept}"' in page
-    assert f'<a href="{reverse("job-summary", args=[job.pk])}{kept}"' in page
+    assert f'<a href="{reverse("job-history", args=[job.pk])}{kept}"' in page
 
 
 def test_run_of_another_page_is_no_range(viewer: Client, job: Job) -> None:

@@ -11,6 +11,8 @@ from monitoring.models import (
     AttemptState,
     AuditEntry,
     Job,
+    ObjectiveBudget,
+    ObjectiveDay,
     Outage,
     OutageKind,
     RestartAttempt,
@@ -130,6 +132,16 @@ class Story:
     def restarts(self, *moments: float) -> None:
         for moment in moments:
             RunStateChange.objects.create(run=self.run, at=self.at(moment), source="RUNNING", target="RESTARTING")
+
+    def budget(self, *days: tuple[int, int], percent: float = 99) -> None:
+        """Give the job an objective over one day, and store (counted, missed) of each UTC day from that of NOW on."""
+        goal = {"percent": percent, "limit_ms": 30_000, "days": 1}
+        for number, (counted, missed) in enumerate(days):
+            day = (self.rows.now + timedelta(days=number)).date()
+            row = {"limit_ms": 30_000, "counted": counted, "missed": missed}
+            ObjectiveDay.objects.create(job=self.run.job, day=day, **row)
+        newest = {"counted": 0, "missed": 0, "measured_at": self.rows.now}
+        ObjectiveBudget.objects.create(job=self.run.job, **newest, **goal)
 
     def outage(self, began: float, ended: float | None, kind: OutageKind = OutageKind.NO_ANSWER) -> None:
         Outage.objects.create(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from monitoring.history.sketches import K, UnknownSketch, encode, merged, quantiles
+from monitoring.history.sketches import RANK_ERROR, K, UnknownSketch, encode, merged, quantiles, share_below
 from tests.monitoring.history.percentiles import near, nth
 
 VALUES = st.lists(st.integers(0, 2**63 - 1) | st.integers(0, 1000), min_size=1, max_size=K)
@@ -59,3 +59,20 @@ def test_what_is_no_sketch_is_named(wrong):
 def test_nothing_has_no_quantiles():
     assert sketch([]) == b""
     assert quantiles(merged([b"", b""]), [0.5]) == [None]
+
+
+@LOADED
+@given(VALUES, st.integers(0, 1000))
+def test_the_share_below_a_limit_is_exact_for_few_values(values, limit):
+    below = sum(np.float32(value) < limit for value in values)
+    assert share_below(merged([sketch(values)]), limit) == pytest.approx(below / len(values))
+
+
+def test_the_share_below_a_limit_is_within_the_error_for_many_values():
+    values = list(range(50_000))
+    random.Random(3).shuffle(values)
+    assert share_below(merged([sketch(values)]), 49_500) == pytest.approx(0.99, abs=RANK_ERROR)
+
+
+def test_nothing_has_no_share():
+    assert share_below(merged([b""]), 5) is None

@@ -1,3 +1,4 @@
+import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
@@ -5,7 +6,7 @@ import pytest
 from django.db import connection
 
 from monitoring.alerts.incidents import open_incident
-from monitoring.models import AlertRule, Channel, Delivery, DeliveryState, IncidentKind, Notification, Severity
+from monitoring.models import AlertRule, Channel, Delivery, DeliveryState, IncidentKind, Notification, Runbook, Severity
 from monitoring.notify import delivery as delivery_module
 from monitoring.notify.delivery import CLAIM, FIRST_WAIT_S, LONGEST_WAIT_S, MAX_TRIES, deliver_due, next_wait
 from monitoring.notify.due_notifications import gather_due
@@ -54,6 +55,17 @@ def test_a_rule_without_channels_notifies_all(opened, hook):
     other = Channel.objects.create(name="other", kind="mail", settings={"to": ["a@example.org"]}, group_wait_s=0)
     opened()
     assert {each.channel for each in Notification.objects.all()} == {hook, other}
+
+
+def test_a_message_has_the_runbooks_of_the_rule_and_of_the_labels(opened, hook, httpserver, now):
+    httpserver.expect_request("/hook").respond_with_data("ok")
+    opened(hook)
+    AlertRule.objects.update(runbook="https://wiki.example.org/rule")
+    Runbook.objects.create(selector="job=flights", text="Call ada.")
+    gather_due(now)
+    deliver(now)
+    said = json.loads(httpserver.log[0][0].data)
+    assert said["runbook"] == "https://wiki.example.org/rule · Call ada."
 
 
 def test_an_incident_without_a_rule_notifies_all(opened, hook):

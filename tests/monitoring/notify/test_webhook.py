@@ -63,6 +63,12 @@ def test_the_likely_cause_is_sent_as_data_and_as_text():
     assert (payload(MESSAGE)["likely_cause"], payload(MESSAGE)["likely_cause_value"]) == ("", None)
 
 
+def test_the_runbook_is_one_line():
+    said = payload(message(runbook="https://wiki.example.org/a\nThen call ada."))
+    assert said["runbook"] == said["incidents"][0]["runbook"] == "https://wiki.example.org/a Then call ada."
+    assert payload(MESSAGE)["runbook"] == ""
+
+
 def test_the_signature_is_of_the_timestamp_and_the_body():
     digest = "7321475872b03ff21bdc2dfd86ea2d99ec29c479fbe4a77aa6acf4509505493f"  # computed by `openssl dgst -hmac`
     assert sign("key", 1_800_000_000, b"{}") == f"t=1800000000,v1={digest}"

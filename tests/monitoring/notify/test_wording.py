@@ -56,6 +56,16 @@ def test_one_incident_in_chinese():
     assert 'lang="zh-hans"' in said.html
 
 
+@pytest.mark.parametrize(("language", "word"), [("en", "Runbook: "), ("zh-hans", "处理手册：")])
+def test_a_message_has_the_runbook(language, word):
+    said = text(Message("k", (replace(ITEM, runbook="https://wiki.example.org/a"),)), language=language)
+    assert f"{word}https://wiki.example.org/a\n" in said.body
+    assert f'{word}<a href="https://wiki.example.org/a"' in said.html
+    assert word not in text(language=language).body
+    own = text(Message("k", (replace(ITEM, runbook="Call ada."),)), body_template="{{ runbook }}")
+    assert own.body == "Call ada."
+
+
 FORGED = ["\n", "\r\n", "\r", "\v", "\f", "\x1c", "\x85", "\u2028", "\u2029"]
 
 

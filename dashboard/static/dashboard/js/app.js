@@ -6,11 +6,13 @@ import { sendOffsets } from "./moments.js";
 import { expandable } from "./tables.js";
 import { themeSwitch } from "./theme.js";
 import { startCopying } from "./copy.js";
+import { rememberFolds } from "./folding.js";
 import { closeMenus } from "./menu.js";
 import { expireMessages } from "./messages.js";
 import { beat, goOnBelow, keepFocus, keepInput, keepOpen, keepScrolled } from "./live.js";
 import { palette } from "./palette.js";
 import { keepSession } from "./session.js";
+import { keepHeights } from "./steady.js";
 import { becomeThePageItWasSentFrom, sendOnce } from "./sending.js";
 
 keepTimesTrue();
@@ -22,11 +24,13 @@ closeMenus();
 expireMessages();
 chooseAll(document);
 selectTwo(document.getElementById("compare"));
+rememberFolds();
 keepOpen();
 keepScrolled();
 keepFocus();
 keepInput();
 goOnBelow();
+keepHeights();
 keepSession(document.getElementById("session-over"));
 sendOnce();
 becomeThePageItWasSentFrom();
@@ -36,7 +40,7 @@ showWhereOneIs();
 
 // On a phone, the navigation and the tabs are scrollable rows: scroll to the current page.
 function showWhereOneIs() {
-  for (const link of document.querySelectorAll(".nav [aria-current=page], .tabs [aria-current=page]")) {
+  for (const link of document.querySelectorAll(".nav [aria-current=page], .tabs [aria-current]")) {
     const row = link.parentElement;
     row.scrollLeft = link.offsetLeft - row.offsetLeft - (row.clientWidth - link.offsetWidth) / 2;
   }

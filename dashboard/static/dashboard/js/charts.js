@@ -1,9 +1,11 @@
 // Draw the figures that the server builds. Their traces have roles, and each role gets the colour of the page here.
 import { withOffset } from "./moments.js";
 import { sessionIsOver } from "./session.js";
+import { holdHeights } from "./steady.js";
 import { TEXTS } from "./texts.js";
 
 const RENEW_MS = 10000;
+const NARROW_MARGIN = 52; // px, for the labels of axes on a phone
 const LOCALE = document.documentElement.lang;
 // The formats of dates on axes are texts of the page. Plotly has all other formats.
 const LOCALES = { [LOCALE]: { format: TEXTS.dates } };
@@ -25,18 +27,20 @@ async function renew(chart) {
     if (!chart.drawn) say(chart, chart.dataset.lost);
     return;
   }
-  const note = chart.parentElement.querySelector(".chart-note");
+  const note = chart.closest(".card")?.querySelector(".chart-note");
   if (note) note.textContent = told.empty ? "" : told.note;
   chart.closest(".card")?.toggleAttribute("data-rolled", Boolean(told.rolled));
   if (told.empty) {
     if (chart.drawn) window.Plotly.purge(chart);
     chart.drawn = null;
+    chart.zooms = false; // purge removed the listeners
     say(chart, chart.dataset.empty);
     return;
   }
-  if (told.rows) chart.style.height = `${Math.max(90, told.rows * 20 + 34)}px`;
   chart.drawn = told.figure;
+  chart.parentElement.classList.remove("lanes-low");
   draw(chart);
+  holdHeights();
 }
 
 function draw(chart) {
@@ -44,7 +48,7 @@ function draw(chart) {
   chart.querySelector(".loading, .chart-empty")?.remove();
   figure.data.forEach(paint);
   dress(figure.layout);
-  if (chart.clientWidth < 900) figure.layout.annotations?.forEach((label) => (label.text = label.text.split(" · ")[0]));
+  if (chart.clientWidth < 900) labelsOfRuns(figure.layout).forEach((label) => (label.text = label.text.split(" · ")[0]));
   if (chart.clientWidth < 560) squeeze(figure);
   window.Plotly.react(chart, figure.data, figure.layout, CONFIG);
   if (chart.zooms) return;
@@ -53,6 +57,7 @@ function draw(chart) {
   chart.on("plotly_hover", (event) => chart.toggleAttribute("data-linked", Boolean(checkpointOf(chart, event))));
   chart.on("plotly_unhover", () => chart.removeAttribute("data-linked"));
   chart.on("plotly_click", (event) => openCheckpoint(chart, event));
+  chart.on("plotly_clickannotation", ({ annotation, event }) => open(chart.drawn.layout.meta.comparisons[annotation.x], event));
 }
 
 // The key of the checkpoint nearest to the pointer. Points of roll-ups have none.
@@ -64,9 +69,11 @@ function checkpointOf(chart, { points, event }) {
 
 function openCheckpoint(chart, event) {
   const key = checkpointOf(chart, event);
-  if (!key || !chart.dataset.checkpoint) return;
-  const address = chart.dataset.checkpoint.replace("/0/", `/${key}/`);
-  if (event.event.ctrlKey || event.event.metaKey) window.open(address, "_blank", "noopener");
+  if (key && chart.dataset.checkpoint) open(chart.dataset.checkpoint.replace("/0/", `/${key}/`), event.event);
+}
+
+function open(address, { ctrlKey, metaKey }) {
+  if (ctrlKey || metaKey) window.open(address, "_blank", "noopener");
   else location.assign(address);
 }
 
@@ -91,6 +98,7 @@ function say(chart, text) {
 
 function paint(trace) {
   const { role, steps } = trace.meta;
+  if (role === "hover") return;
   if (role === "steps") {
     const colours = Array.from({ length: steps }, (_, step) => colour(`--step-${step}`));
     trace.colorscale = colours.flatMap((c, i) => [[i / steps, c], [(i + 1) / steps, c]]);
@@ -111,21 +119,30 @@ function dress(layout) {
   layout.font = { family: getComputedStyle(document.body).fontFamily, size: 11, color: soft };
   layout.hoverlabel = { bgcolor: colour("--surface"), bordercolor: colour("--line-strong"), font: { color: colour("--text"), size: 12 }, align: "left" };
   layout.xaxis = { ...layout.xaxis, linecolor: colour("--line-strong"), tickcolor: colour("--line-strong") };
-  for (const axis of ["yaxis", "yaxis2"]) if (layout[axis]) layout[axis] = { ...layout[axis], gridcolor: colour("--line") };
+  for (const axis of Object.keys(layout).filter((name) => name.startsWith("yaxis"))) layout[axis].gridcolor = colour("--line");
   for (const shape of layout.shapes ?? []) {
     if (shape.name === "bout") shape.fillcolor = colour("--bad-soft");
     else if (shape.name === "gap") shape.fillcolor = colour("--warn-soft");
     else shape.line.color = soft;
   }
-  for (const label of layout.annotations ?? []) label.font = { size: 11, color: soft };
+  for (const label of layout.annotations ?? []) label.font = { size: 11, color: label.name === "change" ? colour("--chart-change") : soft };
 }
 
 // On a phone, shorten the labels: only numbers of subtasks, fewer times, and only the newest restart.
 function squeeze({ data, layout }) {
   layout.xaxis.nticks = 4;
-  layout.annotations = layout.annotations?.slice(0, 1);
-  if (data[0].meta.role !== "steps") return;
-  layout.yaxis.ticktext = layout.yaxis.ticktext.map((name) => name.split(" · ").pop());
+  const [newest] = labelsOfRuns(layout);
+  layout.annotations = layout.annotations?.filter((label) => label === newest || label.name);
+  if (layout.margin.r > NARROW_MARGIN) layout.margin.r = NARROW_MARGIN;
+  for (const { meta, yaxis = "y" } of data) {
+    const axis = meta.role === "steps" && layout[yaxis.replace("y", "yaxis")];
+    if (axis) axis.ticktext = axis.ticktext.map((name) => name.split(" · ").pop());
+  }
+}
+
+// The labels of runs and restarts, the newest first. Other annotations have names: flags of changes and texts in a lane.
+function labelsOfRuns(layout) {
+  return (layout.annotations ?? []).filter((label) => !label.name);
 }
 
 // light-dark() and var() are resolved only in the style of an element.
@@ -137,15 +154,25 @@ function colour(name) {
   return getComputedStyle(probe).color;
 }
 
-charts.forEach(renew);
+// Charts in a folded part are loaded when it is opened.
+const isShown = (chart) => chart.checkVisibility();
+charts.filter(isShown).forEach(renew);
 setInterval(() => {
-  if (!document.hidden && !sessionIsOver()) charts.filter((chart) => !("once" in chart.dataset)).forEach(renew);
+  if (document.hidden || sessionIsOver()) return;
+  charts.filter((chart) => isShown(chart) && !("once" in chart.dataset)).forEach(renew);
 }, RENEW_MS);
+async function unfold({ target }) {
+  for (const chart of charts.filter((each) => target.open && target.contains(each))) {
+    await renew(chart);
+    if (chart.drawn && isShown(chart)) window.Plotly.Plots.resize(chart);
+  }
+}
+document.addEventListener("toggle", unfold, true); // it does not bubble
 // A swap of a part of the page may add and remove charts.
 document.body.addEventListener("htmx:afterSettle", () => {
   const there = [...document.querySelectorAll("[data-chart]")];
   const fresh = there.filter((chart) => !charts.includes(chart));
   charts = there;
-  fresh.forEach(renew);
+  fresh.filter(isShown).forEach(renew);
 });
-document.addEventListener("theme-change", () => charts.filter((chart) => chart.drawn).forEach(draw));
+document.addEventListener("theme-change", () => charts.filter((chart) => chart.drawn && isShown(chart)).forEach(draw));

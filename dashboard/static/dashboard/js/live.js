@@ -51,11 +51,12 @@ export function beat(light) {
   });
 }
 
-// A refreshed part keeps the reader's open <details> elements with an id, and their scroll positions.
+// A refreshed part keeps the reader's open <details> elements with an id, and their scroll positions. A response may refresh
+// several parts of the page.
 export function keepOpen() {
   let kept = [];
-  document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
-    kept = [...detail.target.querySelectorAll("details[id][open]")].map((d) => [d.id, d.querySelector("pre")?.scrollTop ?? 0]);
+  document.body.addEventListener("htmx:beforeSwap", () => {
+    kept = [...document.querySelectorAll("details[id][open]")].map((d) => [d.id, d.querySelector("pre")?.scrollTop ?? 0]);
   });
   document.body.addEventListener("htmx:afterSwap", () => {
     for (const [id, scrolled] of kept) {
@@ -68,10 +69,10 @@ export function keepOpen() {
   });
 }
 
-// It keeps the horizontal scroll positions of tables and rows of tabs, which are found by their names.
+// It keeps the horizontal scroll positions of tables, which are found by their names.
 export function keepScrolled() {
   let kept = [];
-  const aside = (root) => [...root.querySelectorAll(".tabs, .table-wrap")];
+  const aside = (root) => [...root.querySelectorAll(".table-wrap")];
   document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
     kept = aside(detail.target).filter((part) => part.scrollLeft > 0).map((part) => [part.ariaLabel, part.scrollLeft]);
   });
@@ -85,9 +86,9 @@ export function keepScrolled() {
 export function keepFocus() {
   let kept = null;
   const named = (part) => [part.tagName, part.getAttribute("href") ?? part.name, part.ariaLabel ?? part.textContent.trim()].join(" ");
-  document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
+  document.body.addEventListener("htmx:beforeSwap", () => {
     const focused = document.activeElement;
-    kept = detail.target.contains(focused) && !focused.id ? named(focused) : null;
+    kept = focused && focused !== document.body && !focused.id ? named(focused) : null;
   });
   document.body.addEventListener("htmx:afterSwap", () => {
     if (kept === null || document.activeElement !== document.body) return;
@@ -99,7 +100,7 @@ export function keepFocus() {
 // It keeps input in fields with data-keep, which are found by name and value (checkboxes) or by name (text).
 export function keepInput() {
   let kept = [];
-  const fields = (root) => [...root.querySelectorAll("input[data-keep]")];
+  const fields = (root) => [...root.querySelectorAll(":is(input, select)[data-keep]")];
   const key = (field) => (field.type === "checkbox" ? `${field.name}=${field.value}` : field.name);
   document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
     kept = fields(detail.target).map((f) => [key(f), f.checked, f.value, f === document.activeElement]);

@@ -19,20 +19,21 @@ JOBS = 8
 CLUSTERS = 4
 # The beginning of an engine job ID. Shorter texts would find runs by accident.
 _ENGINE_JOB_ID = re.compile(r"[0-9a-f]{8,32}")
+# The titles of the pages by the name of their route.
 _PAGES = {
-    "Fleet": "fleet",
-    "Incidents": "incidents",
-    "Shift summary": "shift",
-    "Rules": "rules",
-    "Objectives": "objectives",
-    "Savepoints": "savepoints",
-    "Channels": "channels",
-    "Messages": "deliveries",
-    "Maintenance": "maintenance",
-    "Automation": "automation",
-    "Clusters": "clusters",
-    "Health": "system-health",
-    "Audit": "audit",
+    "fleet": "Fleet",
+    "incidents": "Incidents",
+    "shift": "Shift summary",
+    "rules": "Rules",
+    "objectives": "Objectives",
+    "savepoints": "Savepoints",
+    "channels": "Channels",
+    "deliveries": "Messages",
+    "maintenance": "Maintenance",
+    "automation": "Automation",
+    "clusters": "Clusters",
+    "system-health": "Health",
+    "audit": "Audit",
 }
 _GLOBAL_PAGES = ("channels", "system-health", "audit")  # pages that are offered only to readers of every cluster
 
@@ -61,10 +62,10 @@ def find_suggestions(text: str, reach: Reach = FULL_REACH) -> list[Hit]:
 
 def _pages(text: str, reach: Reach) -> list[Hit]:
     """Return the pages whose title contains the text, in the page's language or in English."""
-    offered = {name: url for name, url in _PAGES.items() if reach.is_unrestricted or url not in _GLOBAL_PAGES}
+    offered = {url: name for url, name in _PAGES.items() if reach.is_unrestricted or url not in _GLOBAL_PAGES}
     return [
         Hit(noop("page"), _(name), "", reverse(url))
-        for name, url in offered.items()
+        for url, name in offered.items()
         if text.lower() in name.lower() or text.lower() in _(name).lower()
     ]
 

@@ -46,20 +46,24 @@ def config_json(query: Query) -> Json:
 
 def checkpoints_json(query: Query) -> Json:
     """Return `/jobs/:id/checkpoints`. Batches are numbered from 0 without gaps, so the newest number counts all."""
-    completed, pending = query.committed + 1, int(query.in_flight is not None)
     history = [each for number in query.numbers if (each := batch_json(query, number)) is not None]
+    pending = sum(each["status"] == "IN_PROGRESS" for each in history)
+    total = query.started + 1
     newest = next((each for each in history if each["status"] == "COMPLETED"), None)
-    counts = {"restored": 0, "total": completed + pending, "in_progress": pending, "completed": completed, "failed": 0}
-    latest = {"completed": newest, "savepoint": None, "failed": None, "restored": None}
-    return {"counts": counts, "summary": {}, "latest": latest, "history": history}
+    return {
+        "counts": {"restored": 0, "total": total, "in_progress": pending, "completed": total - pending, "failed": 0},
+        "summary": {},
+        "latest": {"completed": newest, "savepoint": None, "failed": None, "restored": None},
+        "history": history,
+    }
 
 
 def batch_json(query: Query, number: int) -> Json | None:
-    """Return the batch as a checkpoint, None if the files do not have it or its time."""
-    started, commit = query.started_ms(number), query.commits.get(number)
-    if started is None:
+    """Return the batch as a checkpoint, None if the files do not have it or the time of its start."""
+    offsets, commit = query.offsets.get(number), query.commits.get(number)
+    if offsets is None or offsets.modified_ms is None:
         return None
-    committed = None if commit is None or number not in query.offsets else commit.modified_ms
+    started, committed = offsets.modified_ms, None if commit is None else commit.modified_ms
     return {
         "id": number,
         "status": "IN_PROGRESS" if commit is None else "COMPLETED",

@@ -1,8 +1,11 @@
 """Read one checkpoint location: at most two requests a poll, however many files it has.
 
-A poll lists `commits/` and `offsets/`: names are batch numbers, and the times come with the listing. While details are
-due, every second poll reads them instead: the newest committed batch's offsets, and one directory of the state at a
-time. So a measurement of a large state takes many polls.
+The first request lists `offsets/`: names are the numbers of the batches, and the listing has the times of their starts.
+The second one lists `commits/`. While details are due, every second poll reads one of them instead: the offsets of the
+newest committed batch, or one directory of the state. So the measurement of a large state takes many polls.
+
+Several workers poll a query in turns. So an answer must never be older than that of another worker: a poll that does
+not list the commits reports a batch as pending until the next one does, and reports each batch that has started.
 """
 
 from __future__ import annotations
@@ -25,7 +28,6 @@ MEASURE_EVERY_MS = 5 * 60_000
 OFFSETS_EVERY_MS = 15_000
 # Without a new batch for this long, it is not known whether the query runs: see `Query.is_active`.
 QUIET_MS, LONGEST_QUIET_MS = 10 * 60_000, 60 * 60_000
-_REQUESTS = 2
 _LARGEST_OFFSETS = 4_000_000
 _NUMBER = re.compile(r"\d{1,18}")
 _VERSIONED = re.compile(r"(\d{1,18})(?:_[0-9a-f-]{36})?\.(zip|changelog|snapshot|delta)")
@@ -56,7 +58,7 @@ class Position:
 class Measurement:
     """A walk over the directories of the state. `pending` are those that are not listed yet."""
 
-    pending: tuple[str, ...]
+    pending: tuple[str, ...] = ("state",)
     size: int = 0
 
 
@@ -64,46 +66,41 @@ class Measurement:
 class Query:
     """A query as its files showed it at the last poll.
 
-    `commits` and `offsets` have the files of the batches by number. `sizes`: the last two measured sizes of the state,
-    by the first batch that was committed after the measurement. `went_back`: the newest number is lower than before;
-    `may_go_back`: it was then found to be the same query.
+    `offsets` and `commits` have the files of the batches by number; each commit has offsets. `state_size` (None: not
+    known) holds for batches from `sized_from` on. `reads_details`: the next poll does not list the commits.
     """
 
     location: str
     query_id: str
-    commits: Mapping[int, Entry] = field(default_factory=dict)
     offsets: Mapping[int, Entry] = field(default_factory=dict)
+    commits: Mapping[int, Entry] = field(default_factory=dict)
     position: Position | None = None
     position_at_ms: int = 0
-    sizes: Mapping[int, int] = field(default_factory=dict)
+    state_size: int | None = None
+    sized_from: int = 0
     measured_ms: int = 0
     measurement: Measurement | None = None
-    is_listed: bool = False
     reads_details: bool = False
-    went_back: bool = False
-    may_go_back: bool = False
     problem: Mapping[str, Any] | None = None
 
     @property
-    def committed(self) -> int:
-        """The number of the newest committed batch, -1 if there is none."""
-        return max(self.commits, default=-1)
+    def started(self) -> int:
+        """The number of the newest batch, -1 if there is none."""
+        return max(self.offsets, default=-1)
 
     @property
-    def in_flight(self) -> int | None:
-        newest = max(self.offsets, default=-1)
-        return newest if newest > self.committed else None
+    def committed(self) -> int:
+        """The number of the newest batch whose commit was listed, -1 if there is none."""
+        return max(self.commits, default=-1)
 
     @property
     def numbers(self) -> Sequence[int]:
         """The numbers of the listed batches, newest first."""
-        started = [] if self.in_flight is None else [self.in_flight]
-        return [*started, *sorted(self.commits, reverse=True)[:MOST_BATCHES]]
+        return sorted(self.offsets, reverse=True)[:MOST_BATCHES]
 
     def size_of(self, batch: int) -> int | None:
-        """Return the last measured size of the state before the batch was committed, None if there is none."""
-        measured = max((each for each in self.sizes if each <= batch), default=None)
-        return None if measured is None else self.sizes[measured]
+        """Return the size of the state when it was last measured before the batch ended, None if it is not known."""
+        return self.state_size if batch >= self.sized_from else None
 
     def is_active(self, now_ms: int) -> bool:
         """Return whether the query certainly ran a moment ago.
@@ -111,16 +108,11 @@ class Query:
         A query without new input writes nothing, and neither does a stopped one. So after a silence that is long
         compared to the query's own rhythm, its status is not known.
         """
-        times = sorted(each.modified_ms for each in self.commits.values() if each.modified_ms is not None)
-        longest = max((later - earlier for earlier, later in pairwise(times)), default=0)
+        started = sorted(each.modified_ms for each in self.offsets.values() if each.modified_ms is not None)
+        longest = max((later - earlier for earlier, later in pairwise(started)), default=0)
         allowed = min(max(QUIET_MS, 3 * longest), LONGEST_QUIET_MS)
-        started = self.started_ms(max(self.offsets, default=-1))
-        return now_ms - max([*times[-1:], started or 0]) < allowed
-
-    def started_ms(self, batch: int) -> int | None:
-        """Return when the batch's offsets were written, or its commit if Spark deleted the offsets; None: not known."""
-        file = self.offsets.get(batch) or self.commits.get(batch)
-        return None if file is None else file.modified_ms
+        ended = [each.modified_ms or 0 for each in self.commits.values()]
+        return now_ms - max([*started[-1:], *ended, 0]) < allowed
 
 
 def polled(query: Query, files: Files, now_ms: int) -> Query:
@@ -130,32 +122,19 @@ def polled(query: Query, files: Files, now_ms: int) -> Query:
         Vanished: the location is gone, or belongs to another query.
         StorageError: it cannot be read.
     """
-    if not query.reads_details:
-        return _listed(query, files, now_ms)
-    left = _REQUESTS
-    if query.went_back:
-        query, left = _identified(query, files), left - 1
-    if left and _position_is_due(query, now_ms):
-        query, left = _read_position(query, files, now_ms), left - 1
-    while left and query.measurement is not None:
-        query, left = _measured(query, query.measurement, files, now_ms), left - 1
-    return replace(query, reads_details=False)
-
-
-def _listed(query: Query, files: Files, now_ms: int) -> Query:
-    """List the batches. Commits are listed first: each of them has offsets, unless Spark deleted them meanwhile."""
-    commits, offsets = _batches(files, f"{query.location}/commits"), _batches(files, f"{query.location}/offsets")
-    if commits is None and offsets is None:
-        raise Vanished
-    after = replace(query, commits=commits or {}, offsets=offsets or {}, is_listed=True)
-    if max((*after.commits, *after.offsets), default=-1) < query.committed and not query.may_go_back:
-        # Somebody put an older copy there, or deleted the checkpoint and started again. The file `metadata` tells.
-        return replace(query, went_back=True, reads_details=True)
-    measurement = after.measurement
-    if measurement is None and now_ms >= after.measured_ms + MEASURE_EVERY_MS:
-        measurement = Measurement(("state",))
-    details = measurement is not None or _position_is_due(after, now_ms)
-    return replace(after, measurement=measurement, reads_details=details, may_go_back=False)
+    offsets = _batches(files, f"{query.location}/offsets")
+    if offsets is None or _is_rewritten(query, offsets):
+        # Somebody put another copy there, or deleted the checkpoint and started again. The file `metadata` tells.
+        _check_identity(query, files)
+        return Query(query.location, query.query_id, offsets or {}, measured_ms=now_ms)
+    query = replace(query, offsets=offsets, commits=_kept(query.commits, offsets))
+    if query.reads_details:
+        return replace(_with_detail(query, files, now_ms), reads_details=False)
+    commits = _batches(files, f"{query.location}/commits")
+    query = replace(query, commits=_kept(commits or {}, offsets))
+    if query.measurement is None and now_ms >= query.measured_ms + MEASURE_EVERY_MS:
+        query = replace(query, measurement=Measurement())
+    return replace(query, reads_details=query.measurement is not None or _position_is_due(query, now_ms))
 
 
 def _batches(files: Files, directory: str) -> dict[int, Entry] | None:
@@ -167,17 +146,32 @@ def _batches(files: Files, directory: str) -> dict[int, Entry] | None:
     return {int(name): entry for name, entry in entries.items() if _NUMBER.fullmatch(name)}
 
 
-def _identified(query: Query, files: Files) -> Query:
+def _kept(commits: Mapping[int, Entry], offsets: Mapping[int, Entry]) -> dict[int, Entry]:
+    return {batch: commit for batch, commit in commits.items() if batch in offsets}
+
+
+def _is_rewritten(query: Query, offsets: Mapping[int, Entry]) -> bool:
+    """Return whether the batches are not those of the last poll, continued. Spark never writes offsets twice."""
+    if max(offsets, default=-1) < query.started:
+        return True
+    return any(offsets[batch] != known for batch, known in query.offsets.items() if batch in offsets)
+
+
+def _check_identity(query: Query, files: Files) -> None:
     try:
         query_id = query_id_at(files, query.location, 0)
     except _MISSING:
         raise Vanished from None
     except Refused as refused:
-        return replace(query, problem=refused.as_json())
+        raise StorageError(str(refused)) from refused
     if query_id != query.query_id:
         raise Vanished(query_id)
-    cleared = replace(query, position=None, sizes={}, measurement=None, measured_ms=0)
-    return replace(cleared, went_back=False, may_go_back=True)
+
+
+def _with_detail(query: Query, files: Files, now_ms: int) -> Query:
+    if _position_is_due(query, now_ms):
+        return _read_position(query, files, now_ms)
+    return query if query.measurement is None else _measured(query, query.measurement, files, now_ms)
 
 
 def _position_is_due(query: Query, now_ms: int) -> bool:
@@ -230,9 +224,7 @@ def _measured(query: Query, measurement: Measurement, files: Files, now_ms: int)
     size = measurement.size + _size_in_use(entries)
     if pending:
         return replace(query, measurement=Measurement(tuple(pending), size))
-    last = max(query.sizes, default=None)
-    sizes = ({} if last is None else {last: query.sizes[last]}) | {query.committed + 1: size}
-    return replace(query, sizes=sizes, measurement=None, measured_ms=now_ms)
+    return replace(query, state_size=size, sized_from=query.started + 1, measurement=None, measured_ms=now_ms)
 
 
 def _unreadable(location: str, error: Exception) -> Mapping[str, Any]:
@@ -245,7 +237,7 @@ def _size_in_use(entries: Mapping[str, Entry]) -> int:
     A state store needs its newest whole copy, and the changes since then.
     """
     versions = {name: match for name in entries if (match := _VERSIONED.fullmatch(name))}
-    newest = max((int(match[1]) for match in versions.values() if match[2] in _BASES), default=0)
+    newest = max((int(match[1]) for match in versions.values() if match[2] in _BASES), default=-1)
     return sum(
         entry.size
         for name, entry in entries.items()

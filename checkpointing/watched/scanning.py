@@ -31,7 +31,8 @@ _MISSING = (FileNotFoundError, NotADirectoryError)
 class Found:
     """A checkpoint location. `started_ms`: when its query was started first. `state`: the query's last known status.
 
-    `previous_id` is the query that had this location before: its checkpoint was deleted.
+    `previous_id` is the query that had this location before: its checkpoint was deleted. `state_size`, None if unknown,
+    holds for batches from `sized_from` on; it was measured at `measured_ms`.
     """
 
     query_id: str
@@ -39,6 +40,9 @@ class Found:
     state: str
     moved_ms: int
     previous_id: str = ""
+    state_size: int | None = None
+    sized_from: int = 0
+    measured_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class Scan:
     """The progress of a scan. Paths are relative to the root; "" is the root itself.
 
     `position`: the directory that this pass visited last, None between two passes. `passes`: how many have ended, the
-    last one at `ended_ms`. `problems`: refusals as JSON.
+    last one at `ended_ms`. `problems`: refusals as JSON. `lost`: a location is gone since the last pass.
     """
 
     found: Mapping[str, Found]
@@ -54,6 +58,7 @@ class Scan:
     passes: int = 0
     ended_ms: int = 0
     problems: tuple[Mapping[str, Any], ...] = ()
+    lost: bool = False
 
     def as_row(self) -> dict[str, Any]:
         return {**asdict(self), "problems": list(self.problems)}
@@ -63,7 +68,7 @@ class Scan:
         if not row:
             return cls({})
         found = {path: Found(**each) for path, each in row["found"].items()}
-        return cls(found, row["position"], row["passes"], row["ended_ms"], tuple(row["problems"]))
+        return cls(**row | {"found": found, "problems": tuple(row["problems"])})
 
     def with_found(self, path: str, found: Found) -> Self:
         return replace(self, found={**self.found, path: found})
@@ -71,11 +76,11 @@ class Scan:
     def without(self, path: str) -> Self:
         """Return the scan without a location that is gone. The next step begins a new pass."""
         found = {each: value for each, value in self.found.items() if each != path}
-        return replace(self, found=found, position=None, ended_ms=0)
+        return replace(self, found=found, position=None, ended_ms=0, lost=True)
 
 
 class RootMissing(FileNotFoundError):
-    """The root does not exist, or holds nothing although locations were found there: it may not be mounted."""
+    """The root does not exist, or holds nothing although locations were there: it may not be mounted."""
 
 
 def location_of(root: str, path: str) -> str:
@@ -103,9 +108,10 @@ class _Pass:
         self._ids = {each.query_id for each in scan.found.values()}
         self._problems = [] if scan.position is None else list(scan.problems)
         self._passes = scan.passes
+        self._lost = scan.lost
 
     def advance(self, now_ms: int) -> Scan:
-        pending = self._resumed() if self._position else [""]
+        pending = [""] if self._position is None else self._resumed(self._position)
         while pending and self._may_continue():
             path = pending.pop()
             entries = self._listed(path)
@@ -122,11 +128,12 @@ class _Pass:
             self._passes + over,
             now_ms if over else 0,
             tuple(self._problems),
+            self._lost and not over,
         )
 
-    def _resumed(self) -> list[str]:
+    def _resumed(self, position: str) -> list[str]:
         """Return the directories after the position, the next one last, as if this pass had not been interrupted."""
-        parts = (self._position or "").split("/")
+        parts = position.split("/") if position else []
         pending: list[str] = []
         for depth in range(len(parts) + 1):
             parent = "/".join(parts[:depth])
@@ -146,7 +153,7 @@ class _Pass:
                 raise
             self._note(Refused(Refusal.NOT_READABLE, location=path, error=str(error)))
             return {}
-        if not path and not entries and self._found:
+        if not path and not entries and (self._found or self._lost):
             raise RootMissing(self._root)
         return entries
 

@@ -150,6 +150,14 @@ class WatchedTransport:
     async def _poll(self, path: str, query_id: str) -> Query:
         files, now_ms = self._open(), self._clock.now_ms()
         query = self._queries.get(query_id) or Query(location_of(self._root, path), query_id)
+        found = self.scan.found[path]
+        if found.measured_ms > query.measured_ms:  # by another worker
+            measured = {
+                "state_size": found.state_size,
+                "sized_from": found.sized_from,
+                "measured_ms": found.measured_ms,
+            }
+            query = replace(query, measurement=None, **measured)  # type: ignore[arg-type]
         try:
             query = await self._run(lambda: polled(query, files, now_ms))
         except Vanished as gone:
@@ -159,11 +167,21 @@ class WatchedTransport:
             reason = RefusalReason.NOT_READABLE(location=path or self._root, error=str(error))
             raise Refused(403, reason) from error
         self._queries[query_id] = query
-        found = self.scan.found.get(path)
-        state = "RUNNING" if query.is_active(now_ms) else "RECONCILING"
-        if found is not None and found.query_id == query_id and found.state != state:
-            self.scan = self.scan.with_found(path, replace(found, state=state, moved_ms=now_ms))
+        self._note(path, query, now_ms)
         return query
+
+    def _note(self, path: str, query: Query, now_ms: int) -> None:
+        """Keep in the scan what other workers need."""
+        known = self.scan.found.get(path)
+        if known is None or known.query_id != query.query_id:
+            return
+        sized = (query.state_size, query.sized_from, query.measured_ms)
+        found = replace(known, state_size=sized[0], sized_from=sized[1], measured_ms=sized[2])
+        state = "RUNNING" if query.is_active(now_ms) else "RECONCILING"
+        if state != known.state:
+            found = replace(found, state=state, moved_ms=now_ms)
+        if found != known:
+            self.scan = self.scan.with_found(path, found)
 
     def _forget(self, path: str, query_id: str, next_id: str, now_ms: int) -> None:
         self._queries.pop(query_id, None)

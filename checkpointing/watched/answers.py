@@ -51,7 +51,13 @@ def checkpoints_json(query: Query) -> Json:
     total = query.started + 1
     newest = next((each for each in history if each["status"] == "COMPLETED"), None)
     return {
-        "counts": {"restored": 0, "total": total, "in_progress": pending, "completed": total - pending, "failed": 0},
+        "counts": {
+            "total": total,
+            "in_progress": pending,
+            "completed": total - pending,
+            "failed": None,
+            "restored": None,
+        },
         "summary": {},
         "latest": {"completed": newest, "savepoint": None, "failed": None, "restored": None},
         "history": history,

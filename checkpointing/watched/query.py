@@ -25,7 +25,7 @@ from checkpointing.watched.scanning import query_id_at
 # The history that an answer lists. Spark keeps the last 100 batches by default.
 MOST_BATCHES = 500
 MEASURE_EVERY_MS = 5 * 60_000
-OFFSETS_EVERY_MS = 15_000
+OFFSETS_EVERY_MS = 30_000
 # Without a new batch for this long, it is not known whether the query runs: see `Query.is_active`.
 QUIET_MS, LONGEST_QUIET_MS = 10 * 60_000, 60 * 60_000
 _LARGEST_OFFSETS = 4_000_000
@@ -132,7 +132,8 @@ def polled(query: Query, files: Files, now_ms: int) -> Query:
         return replace(_with_detail(query, files, now_ms), reads_details=False)
     commits = _batches(files, f"{query.location}/commits")
     query = replace(query, commits=_kept(commits or {}, offsets))
-    if query.measurement is None and now_ms >= query.measured_ms + MEASURE_EVERY_MS:
+    # Before the first commit, the state is not complete.
+    if query.commits and query.measurement is None and now_ms >= query.measured_ms + MEASURE_EVERY_MS:
         query = replace(query, measurement=Measurement())
     return replace(query, reads_details=query.measurement is not None or _position_is_due(query, now_ms))
 

@@ -241,9 +241,13 @@ def open_restart(
     return open_attempt(job, trigger, reason, by, now, restore_path=restore_path, **options)
 
 
-def require_answer(job: Job) -> None:
+def require_control(job: Job) -> None:
     if job.cluster.only_watched:
         raise RestartRefused("cluster", job.cluster.name, EngineReason.ONLY_WATCHED())
+
+
+def require_answer(job: Job) -> None:
+    require_control(job)
     if job.managed_elsewhere:
         raise RestartRefused("managed_elsewhere", job.managed_elsewhere, Why.MANAGED_ELSEWHERE())
     if not job.cluster.reachable:

@@ -109,7 +109,7 @@ def test_a_poll_costs_at_most_two_requests_however_many_files_there_are(location
             break
         assert batch < 450
     # state, state/0, state/1 and 80 partitions, one in every second poll, and offsets now and then.
-    assert 4 * 83 < len(polling.files.requests) < 6 * 83
+    assert 4 * 83 < len(polling.files.requests) < 8 * 83
     assert polling.most == 2
     # Without a whole copy, all changes are needed.
     assert polling.query.state_size == 2 * 40 * 20 * 10

@@ -22,7 +22,7 @@ def test_it_is_added_shown_and_never_acted_on(admin_api: Caller, state_root: Pat
     run = admin_api.get(f"/runs/{job.current_run_id}").json()
     assert run["counts"] == {"total": 5, "in_progress": 0, "completed": 5, "failed": None, "restored": None}
     assert run["position"] == {"batch": 4, "watermark": None, "sources": ['{"topic": 1}']}
-    for path, sent in (("savepoints", {}), ("cancel", {"reason": "x"}), ("restart", {"path": "/state"})):
+    for path, sent in (("savepoints", {}), ("cancel", {"reason": "x"}), ("restart", {"state": "savepoint-1"})):
         answer = admin_api.post(f"/jobs/{job.pk}/{path}", sent)
         assert answer.status_code in (409, 422), (path, answer.content)
         assert ONLY_WATCHED in answer.content.decode(), path

@@ -15,7 +15,6 @@ from django.utils import timezone
 
 from monitoring.models import AuditEntry, Checkpoint, Cluster, Discovery, Engine, Job, RestartAttempt, Run, Savepoint
 from monitoring.polling.poller import Poller
-from monitoring.reasons.engines import EngineReason
 from tests.checkpointing.watched.locations import Location
 from tests.dashboard.views.test_clusters import TYPED, errors
 
@@ -152,14 +151,8 @@ def test_every_action_is_refused_with_the_reason(admin: Client, job: Job) -> Non
     saved = admin.post(reverse("job-savepoint", args=[job.pk]), follow=True).content.decode()
     stopped = admin.post(reverse("job-stop", args=[job.pk]), follow=True).content.decode()
     canceled = admin.post(reverse("job-cancel", args=[job.pk]), {"reason": "x"}, follow=True).content.decode()
-    assert [ONLY_WATCHED in answer for answer in (saved, stopped, canceled)] == [True, True, True]
+    restarted = admin.post(reverse("job-restart", args=[job.pk]), {"from": "stop"}, follow=True).content.decode()
+    assert [ONLY_WATCHED in answer for answer in (saved, stopped, canceled, restarted)] == [True] * 4
     assert not Savepoint.objects.exists()
     assert not AuditEntry.objects.filter(action__startswith="job.cancel").exists()
-    job.launch = {"kind": "command", "command": "true"}
-    job.save()
-    from monitoring.recovery.manual import RestartRefused, restart_from
-
-    with pytest.raises(RestartRefused) as refused:
-        restart_from(job, "/state", "alma", timezone.now())
-    assert refused.value.reason.args["allowed"] == EngineReason.ONLY_WATCHED()
     assert not RestartAttempt.objects.exists()

@@ -90,6 +90,8 @@ class MemoryFiles:
 
     def entries(self, path: str) -> Mapping[str, Entry]:
         sizes = self.sizes(path)
+        if path not in self._directories and not self._below(path):
+            raise FileNotFoundError(path)
         return {name: Entry(name not in sizes, sizes.get(name, 0), None) for name in self.names(path)}
 
     def names(self, path: str) -> Sequence[str]:

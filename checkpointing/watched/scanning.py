@@ -68,7 +68,7 @@ class Scan:
         if not row:
             return cls({})
         found = {path: Found(**each) for path, each in row["found"].items()}
-        return cls(**row | {"found": found, "problems": tuple(row["problems"])})
+        return cls(**{**row, "found": found, "problems": tuple(row["problems"])})
 
     def with_found(self, path: str, found: Found) -> Self:
         return replace(self, found={**self.found, path: found})

@@ -142,6 +142,8 @@ def judge_with_cluster(facts: JobFacts, unknown_reason: str, now: datetime) -> H
     freshness, intervals, lateness = Freshness.ENDED, None, 0.0
     if not state.terminal:
         freshness, intervals, lateness = _freshness(facts, now)
+    if facts.cluster.only_watched and state is RunState.RECONCILING and not facts.incidents:
+        return Health(Level.UNKNOWN, freshness, "unknown", _why_quiet(facts, now))
     level, sentence = _level(facts, state, freshness, now)
     return Health(level, freshness, facts.state, sentence, intervals, lateness)
 
@@ -171,6 +173,14 @@ def _why_missing(lasts: timedelta) -> str:
     since = age_text(max(lasts, timedelta()))
     return _("The engine has not reported this job for %(since)s. If this continues, the job counts as LOST.") % {
         "since": since
+    }
+
+
+def _why_quiet(facts: JobFacts, now: datetime) -> str:
+    if facts.last_completed_at is None:
+        return _("The query has not committed a batch yet. Its files do not show whether it runs.")
+    return _("No batch for %(since)s. The files do not show whether the query runs or is stopped.") % {
+        "since": age_text(now - facts.last_completed_at)
     }
 
 

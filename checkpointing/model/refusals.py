@@ -93,6 +93,20 @@ class Refusal(Enum):
         _("{location}: a path in remote storage must not contain '.', '..' or empty names"),
     )
 
+    NOT_READABLE = "watched.not-readable", _("{location} cannot be read: {error}")
+    BAD_DIRECTORY_NAME = (
+        "watched.bad-name",
+        _("{location} is not monitored: its name has characters that cannot be displayed."),
+    )
+    COPY = (
+        "watched.copy",
+        _("{location} is not monitored: another location has the same query id, {query}. It is probably a copy."),
+    )
+    TOO_MANY_LOCATIONS = (
+        "watched.too-many",
+        _("More than {most} checkpoint locations were found. The others are not monitored: choose a lower directory."),
+    )
+
     UNKNOWN_KEY_NEAR = "keys.unknown-near", _("{key}: a PySpark job has no such key; the most similar key is {near}")
     UNKNOWN_KEY = "keys.unknown", _("{key}: a PySpark job has no such key; the keys are {keys}")
 

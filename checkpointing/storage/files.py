@@ -9,8 +9,9 @@ import errno
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from checkpointing.daemon_threads import progressed
 from checkpointing.durable_files import opened, sync
@@ -23,6 +24,14 @@ _CHUNK = 1 << 20
 _NOT_LINKABLE = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP)
 _TRANSFERS = min(4, os.cpu_count() or 1)
 _NO_KERNEL_COPY = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+class Entry(NamedTuple):
+    """An entry of a directory. `modified_ms` is the time of its last change in epoch milliseconds, None: not known."""
+
+    is_directory: bool
+    size: int
+    modified_ms: int | None
 
 
 class Files(Protocol):
@@ -89,6 +98,13 @@ class Files(Protocol):
 
     def sizes(self, path: str) -> Mapping[str, int]:
         """Return the sizes of the files directly in a directory; none if it is missing."""
+        ...
+
+    def entries(self, path: str) -> Mapping[str, Entry]:
+        """Return the entries of a directory by name, without symbolic links. Raise FileNotFoundError if it is missing.
+
+        One listing is enough: no entry is examined by another request.
+        """
         ...
 
     def remove_file(self, path: str) -> None:
@@ -194,6 +210,17 @@ class LocalFiles:
                 return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
         except (FileNotFoundError, NotADirectoryError):
             return {}
+
+    def entries(self, path: str) -> Mapping[str, Entry]:
+        found = {}
+        with mapped_errors(path), os.scandir(path) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):  # removed since it was listed
+                    if not entry.is_symlink():
+                        status = entry.stat(follow_symlinks=False)
+                        modified_ms = status.st_mtime_ns // 1_000_000
+                        found[entry.name] = Entry(entry.is_dir(follow_symlinks=False), status.st_size, modified_ms)
+        return found
 
     def remove_file(self, path: str) -> None:
         with mapped_errors(path):

@@ -18,6 +18,7 @@ import contextlib
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +27,7 @@ from fsspec.registry import get_filesystem_class, known_implementations
 
 from checkpointing.storage.checksums import checksum_of
 from checkpointing.storage.errors import DriverMissing, StorageError, StorageUnreachable, UnknownScheme
+from checkpointing.storage.files import Entry
 from checkpointing.storage.foreign_errors import mapped_errors
 from checkpointing.storage.layout import temporary_name
 from checkpointing.storage.locations import name, parent
@@ -34,6 +36,8 @@ T = TypeVar("T")
 
 TRANSFERS = 8
 _CHUNK = 1 << 20
+_MODIFIED = ("mtime", "LastModified", "last_modified", "updated", "modify", "modificationTime", "created")
+_SECONDS_END = 100_000_000_000  # larger numbers are milliseconds
 _REMOVE_ATTEMPTS = 5
 OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oss", "oci", "tos"})
 # fsspec knows these, but they are temporary, read only, or wrappers around another file system.
@@ -100,6 +104,13 @@ class FsspecFiles:
             name(entry["name"]): int(entry["size"] or 0) for entry in self._listing(path) if entry["type"] == "file"
         }
 
+    def entries(self, path: str) -> Mapping[str, Entry]:
+        return {
+            name(each["name"].rstrip("/")): Entry(each["type"] == "directory", int(each["size"] or 0), _modified(each))
+            for each in self._listed(path)
+            if not each.get("islink")
+        }
+
     def remove_file(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             self._run(path, lambda fs: _remove_file(fs, path))
@@ -136,6 +147,12 @@ class FsspecFiles:
             raise StorageError(f"{path}: {found} bytes arrived instead of {size}")
 
     def _listing(self, path: str) -> list[dict[str, Any]]:
+        try:
+            return self._listed(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def _listed(self, path: str) -> list[dict[str, Any]]:
         """List a directory without its own entry, which some drivers include."""
 
         def listed(fs: Any) -> list[dict[str, Any]]:
@@ -143,10 +160,7 @@ class FsspecFiles:
             fs.invalidate_cache()
             return [entry for entry in fs.ls(own, detail=True) if entry["name"].rstrip("/") not in (own, path)]
 
-        try:
-            return self._run(path, listed)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
+        return self._run(path, listed)
 
     def _run(self, path: str, work: Callable[[Any], T]) -> T:
         """Run an operation. Repeat it once after a lost connection, which is safe for all operations."""
@@ -248,6 +262,24 @@ def _package(scheme: str) -> str:
 def _plain(fs: Any, path: str) -> str:
     """Return `path` as the driver names it, without scheme and server."""
     return str(fs._strip_protocol(path))  # noqa: SLF001 - there is no public way
+
+
+def _modified(entry: Mapping[str, Any]) -> int | None:
+    """Return the time of the last change in epoch milliseconds. Drivers differ in its name, type and unit."""
+    found = next((entry[key] for key in _MODIFIED if entry.get(key)), None)
+    try:
+        match found:
+            case str() if found[:14].isdigit():  # FTP: 20261126180000
+                found = datetime.strptime(found[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+            case str():
+                found = datetime.fromisoformat(found)
+            case int() | float():
+                return round(found if found > _SECONDS_END else found * 1000)
+    except ValueError:
+        return None
+    if not isinstance(found, datetime):
+        return None
+    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _info(fs: Any, path: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from checkpointing.storage.checksums import checksum_of
 from checkpointing.storage.errors import StorageError
+from checkpointing.storage.files import Entry
 from checkpointing.storage.locations import name, parent
 
 # Flink's default for its JobManagerCheckpointStorage.
@@ -86,6 +87,12 @@ class MemoryFiles:
 
     def checksum(self, path: str, like: str) -> str:
         return checksum_of(BytesIO(self.read(path)), like)
+
+    def entries(self, path: str) -> Mapping[str, Entry]:
+        sizes = self.sizes(path)
+        if path not in self._directories and not self._below(path):
+            raise FileNotFoundError(path)
+        return {name: Entry(name not in sizes, sizes.get(name, 0), None) for name in self.names(path)}
 
     def names(self, path: str) -> Sequence[str]:
         with self._lock:

@@ -34,8 +34,10 @@ class ClustersParams(PageParams):
 
 class ClusterIn(Body):
     name: str = ""
-    discovery: Literal["url", "zookeeper"] = "url"
-    rest_url: str = ""
+    discovery: Literal["url", "zookeeper", "directory"] = Field(
+        "url", description="directory: Waymark only watches the queries whose checkpoint locations it finds there."
+    )
+    rest_url: str = Field("", description="For directory: an absolute path, or an address such as s3://bucket/path.")
     zookeeper_hosts: str = ""
     zookeeper_root: str = ""
     zookeeper_cluster_id: str = ""

@@ -31,7 +31,14 @@ from monitoring.models import Job, LaunchVersion, RestartAttempt, RestartDecisio
 from monitoring.programs import copy_of
 from monitoring.reasons.columns import columns
 from monitoring.recovery.breaker import close_breaker
-from monitoring.recovery.manual import AttemptOpen, BadLaunch, RestartRefused, cancel_attempt, restart_from
+from monitoring.recovery.manual import (
+    AttemptOpen,
+    BadLaunch,
+    RestartRefused,
+    cancel_attempt,
+    require_control,
+    restart_from,
+)
 from monitoring.recovery.rows_written_again import QuerySink, Restores
 from monitoring.recovery.run_again import run_again
 from monitoring.savepoints.storage_threads import StorageSilent
@@ -209,6 +216,7 @@ def start(request: HttpRequest, job_id: int, body: RestartIn) -> Status[RestartA
     job = find_job(job_id)
     stop_first = body.stop == "savepoint"
     try:
+        require_control(job)
         check_shown_run(job, body.shown, timezone.now())
         choice = offered_snapshot(job, body.state)
         if choice is None:

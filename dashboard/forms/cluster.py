@@ -11,6 +11,7 @@ from django.db.models import QuerySet
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
+from checkpointing.storage import StorageError, canonical
 from dashboard.forms.choices import in_language
 from dashboard.forms.editing import EditForm
 from dashboard.language import rendered
@@ -20,6 +21,7 @@ from monitoring.engine.examination import Now, Problem, examine
 from monitoring.engine.probe import Found
 from monitoring.models import AuditEntry, Authentication, Cluster, Discovery, ZooKeeperAuthentication
 from monitoring.outbound import Denied
+from monitoring.reasons.refusals import reason_of
 from monitoring.secret import Secret
 
 if TYPE_CHECKING:
@@ -156,7 +158,7 @@ class ClusterForm(EditForm, ClusterModelForm):
         labels: ClassVar[dict[str, Any]] = {
             "name": _("Name"),
             "discovery": _("Discovery"),
-            "rest_url": _("URL of the REST API"),
+            "rest_url": _("Address"),
             "zookeeper_hosts": _("ZooKeeper servers"),
             "zookeeper_root": _("Root path"),
             "zookeeper_cluster_id": _("Cluster ID"),
@@ -169,7 +171,10 @@ class ClusterForm(EditForm, ClusterModelForm):
             "client_certificate": _("Client certificate"),
         }
         help_texts: ClassVar[dict[str, Any]] = {
-            "rest_url": _("http:// or https://, host, port and optional path."),
+            "rest_url": _(
+                "http:// or https://, host, port and optional path. For checkpoint locations: an absolute path, or an "
+                "address such as s3://bucket/checkpoints."
+            ),
             "zookeeper_hosts": _("Waymark reads the address of the leader from ZooKeeper and follows changes."),
             "zookeeper_root": _("high-availability.zookeeper.path.root"),
             "zookeeper_cluster_id": _("high-availability.cluster-id"),
@@ -222,6 +227,10 @@ class ClusterForm(EditForm, ClusterModelForm):
             self._clean_zookeeper(cleaned)
         else:
             self._clean_address(cleaned)
+        if cleaned.get("discovery") == Discovery.DIRECTORY:
+            # The credentials for storage belong into fsspec's configuration.
+            cleaned |= {"authentication": Authentication.NONE, "ca_bundle": "", "client_certificate": ""}
+            cleaned["client_key"] = Secret()
         self._clean_zookeeper_authentication(cleaned)
         self._clean_authentication(cleaned)
         self._clean_tls(cleaned)
@@ -246,14 +255,23 @@ class ClusterForm(EditForm, ClusterModelForm):
         cleaned |= {"zookeeper_hosts": "", "zookeeper_root": "", "zookeeper_cluster_id": "", "zookeeper_tls": False}
         cleaned["zookeeper_authentication"] = ZooKeeperAuthentication.NONE
         url = (cleaned.get("rest_url") or "").strip()
-        target = outbound.parse(url)
         if "rest_url" in self.errors:
             return
+        if cleaned.get("discovery") == Discovery.DIRECTORY:
+            self._clean_directory(cleaned, url)
+            return
+        target = outbound.parse(url)
         if isinstance(target, Denied):
             self.add_error("rest_url", rendered(target.reason))
         elif "?" in url or "#" in url:
             self.add_error("rest_url", _("The URL of a REST API cannot contain ? or #."))
         cleaned["rest_url"] = url.rstrip("/")
+
+    def _clean_directory(self, cleaned: dict[str, Any], location: str) -> None:
+        try:
+            cleaned["rest_url"] = canonical(location)
+        except StorageError as error:
+            self.add_error("rest_url", rendered(reason_of(error)))
 
     def _clean_zookeeper(self, cleaned: dict[str, Any]) -> None:
         """Validate the ZooKeeper settings. The last known address of the leader stays until ZooKeeper names another."""

@@ -40,6 +40,7 @@ from monitoring.recovery.manual import (
     RestartRefused,
     cancel_attempt,
     has_nothing,
+    require_control,
     restart_from,
 )
 from monitoring.recovery.replay import replayed
@@ -123,6 +124,7 @@ def start_restart(request: HttpRequest, pk: int) -> HttpResponse:
     kept = {"back": back} if back else {}
     again = {"from": wanted} | ({} if saved_first else {"stop": "cancel"}) | kept
     try:
+        require_control(job)
         check_shown_run(job, ShownRun.read(request.POST), timezone.now())
         choice = offered_snapshot(job, wanted)
         if choice is None:

@@ -4,6 +4,7 @@
     ├── Unreachable   no answer, or a broken one: refused, timed out, cut short; `kind` says which. The engine may
     │                 have executed a command
     ├── NotReady      the engine answers, but has no leader or is still starting. This proves nothing about any job
+    │   ├── RootUnreadable  the directory of checkpoint locations cannot be listed
     │   └── RequestNotSent  Waymark sent no request, because a secret, a certificate or an allowed address is missing
     ├── NotFound      404: no such job, checkpoint, operation or endpoint
     ├── Refused       any other error answer, with its status
@@ -68,6 +69,7 @@ from monitoring.engine.fields import Fields, decode
 from monitoring.engine.operations import Forgotten, Operation
 from monitoring.engine.silence import unreachable
 from monitoring.engine.transport import BODY_LIMIT, Answer, Transport
+from monitoring.engine.watched import WatchedTransport
 from monitoring.models import Cluster
 from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.reason import Reason
@@ -82,7 +84,10 @@ _STARTING = ("UnavailableDispatcherOperationException", "leader election", "JobM
 
 
 class FlinkClient:
-    """A client of one engine. Job, trigger and vertex IDs are 32 hexadecimal digits."""
+    """A client of one engine. Job, trigger and vertex IDs are 32 hexadecimal digits.
+
+    `watched` is the transport for a directory of checkpoint locations, None for a server.
+    """
 
     def __init__(
         self,
@@ -95,7 +100,8 @@ class FlinkClient:
         self._base_url = connection.url
         self._read_limit_s = connection.request_limit_s if read_limit_s is None else read_limit_s
         self._command_limit_s = command_limit_s
-        self._transport = Transport(connection, body_limit)
+        self.watched = WatchedTransport(connection) if connection.is_directory else None
+        self._transport = self.watched or Transport(connection, body_limit)
 
     @property
     def url(self) -> str:

@@ -13,6 +13,7 @@ import os
 import secrets
 import ssl
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -67,6 +68,9 @@ class Connection:
     authorization: str = field(default="", repr=False)
     tls: Tls = Tls()
     request_limit_s: float = REQUEST_LIMIT_S
+    # `url` is a directory of checkpoint locations, which engine.watched reads. `scan`: the stored progress of its scan.
+    is_directory: bool = False
+    scan: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def require_allowed(self) -> Target:
         """Return the target of the URL.
@@ -107,6 +111,9 @@ def connection_of(cluster: Cluster) -> Connection:
 
     Raise RequestNotSent if a secret cannot be read, or if the leader's address is not known yet.
     """
+    if cluster.only_watched:
+        limit_s = cluster.request_limit_s
+        return Connection(cluster.rest_url, request_limit_s=limit_s, is_directory=True, scan=cluster.scan)
     if not cluster.rest_url and cluster.discovery == Discovery.ZOOKEEPER:
         why = stored(cluster, "leader_problem") or EngineReason.ZOOKEEPER_NOT_ASKED()
         raise RequestNotSent(EngineReason.LEADER_UNKNOWN(cluster=str(cluster), why=why))

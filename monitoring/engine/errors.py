@@ -45,6 +45,10 @@ class RequestNotSent(NotReady):
     pass
 
 
+class RootUnreadable(NotReady):
+    """The directory of checkpoint locations cannot be listed."""
+
+
 class NotFound(EngineError):
     pass
 

@@ -25,6 +25,7 @@ from monitoring.engine.errors import (
     Redirected,
     Refused,
     RequestNotSent,
+    RootUnreadable,
     Unreachable,
 )
 from monitoring.engine.probe import Found, probe
@@ -63,7 +64,8 @@ def examine(cluster: Cluster, now: Now) -> Found | Problem:
             return Problem("zookeeper_hosts", leader.why, passing=True)
     try:
         connection = connection_of(cluster)
-        connection.require_allowed()
+        if not connection.is_directory:
+            connection.require_allowed()
         trust(connection.tls)
     except BadTls as error:
         return Problem(error.field, error.reason)
@@ -91,6 +93,8 @@ def unencrypted_secret(cluster: Cluster) -> Reason | None:
 
 
 async def _ask(connection: Connection, now: Now) -> Found:
+    # With a stored scan, the test would skip what was found before.
+    connection = replace(connection, scan={})
     limit_s = min(LIMIT_S, connection.request_limit_s)
     try:
         async with FlinkClient(connection, read_limit_s=limit_s) as client:
@@ -112,6 +116,8 @@ def problem_of(cluster: Cluster, error: EngineError) -> Problem:
             return Problem(field, error.reason)
         case RequestNotSent():
             return Problem(at, error.reason)
+        case RootUnreadable():
+            return Problem(at, error.reason, passing=True)
         case NotReady():
             return Problem(at, EngineReason.NOT_READY(why=error.reason), passing=True)
         case Unreachable(kind=ConnectionFailure.CLOSED_BY_SERVER) if cluster.rest_url.startswith("http://"):

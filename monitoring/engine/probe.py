@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeVar
 
@@ -16,6 +16,7 @@ from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError
 from monitoring.engine.identity import Identity, identity_of
 from monitoring.engine.versions import EngineVersion
+from monitoring.engine.watched import WatchedTransport
 from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.reason import Reason
 from monitoring.state_roots import names_a_root
@@ -51,6 +52,8 @@ class Found:
 
     @property
     def engine(self) -> Reason | str:
+        if self.version.watched:
+            return "Spark Structured Streaming"
         return EngineReason.PYSPARK() if self.version.waymark else "Apache Flink"
 
     @property
@@ -59,6 +62,8 @@ class Found:
 
     @property
     def reason(self) -> Reason:
+        if self.version.watched:
+            return EngineReason.FOUND_QUERIES(count=self.job_count)
         jobs = ", ".join(f"{count} {state}" for state, count in self.jobs.items())
         if not jobs:
             return EngineReason.WITHOUT_JOBS(version=self.version.text)
@@ -68,6 +73,8 @@ class Found:
 async def probe(client: FlinkClient, now: Now) -> Found:
     """Return the engine that answers. Raise EngineError if its overview or list of jobs is not like Flink's."""
     overview = await client.overview()
+    if client.watched is not None:
+        return _found_queries(overview, await client.jobs_overview(), client.watched)
     jobs, web, manager = await asyncio.gather(
         client.jobs_overview(), _or_none(client.web_config()), _or_none(client.manager_config())
     )
@@ -107,6 +114,12 @@ def _found(
         identity=identity_of(manager.settings) if manager else None,
         remarks=tuple(_remarks(version, web, manager, clock_s)),
     )
+
+
+def _found_queries(overview: Overview, jobs: tuple[JobOverview, ...], watched: WatchedTransport) -> Found:
+    continues = EngineReason.SCAN_CONTINUES() if watched.scan.passes == 0 else ""
+    remarks = tuple(each for each in (watched.problem, continues) if isinstance(each, Reason))
+    return replace(_found(overview, jobs, None, None, None), remarks=remarks)
 
 
 def _unreached(manager: ManagerConfig | None) -> Reason | str:

@@ -56,9 +56,9 @@ def change(cluster: Cluster, actor: str) -> tuple[str, ...]:
     fields = [*changed, "next_poll_at"]
     cluster.next_poll_at = None
     if _WHERE & set(changed):
-        cluster.leader_named_at = None
+        cluster.leader_named_at, cluster.scan = None, {}
         store(cluster, "leader_problem", "")
-        fields += ["leader_problem", "leader_problem_value", "leader_named_at"]
+        fields += ["leader_problem", "leader_problem_value", "leader_named_at", "scan"]
     cluster.save(update_fields=fields)
     secrets = {name: "changed" for name in changed if before[name] == now[name]}
     audit.record(

@@ -17,6 +17,8 @@ from monitoring.reasons.reason import Reason
 OLDEST, NEWEST_SEEN = (1, 15), (2, 3)
 _NUMBERS = re.compile(r"(\d+)\.(\d+)")
 WAYMARK = "waymark"
+# The "version" of a directory of checkpoint locations: the files do not name Spark's.
+WATCHED = "checkpoint locations"
 
 
 @dataclass(frozen=True)
@@ -69,9 +71,15 @@ class EngineVersion:
     def waymark(self) -> bool:
         return self.text.startswith(WAYMARK)
 
+    @property
+    def watched(self) -> bool:
+        return self.text == WATCHED
+
     def can(self, capability: str) -> bool:
         """Return whether the engine has the capability. True for an unknown version: the engine may answer 404."""
         wanted = CAPABILITIES[capability]
+        if self.watched:
+            return False
         if self.waymark:
             return wanted.waymark
         if self.numbers is None:
@@ -80,11 +88,13 @@ class EngineVersion:
 
     def lacks(self) -> list[str]:
         """Return descriptions of the capabilities that the engine lacks and that people may expect."""
+        if self.watched:
+            return []
         return [each.what for name, each in CAPABILITIES.items() if each.missed and not self.can(name)]
 
     def remark(self) -> Reason | None:
         """Return a remark about an unreadable, too old or too new version, None for a supported one."""
-        if self.waymark:
+        if self.waymark or self.watched:
             return None
         if self.numbers is None:
             return EngineReason.VERSION_UNREADABLE(version=self.text)

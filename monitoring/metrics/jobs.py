@@ -18,7 +18,8 @@ SELECT cluster.name, job.name, run.state,
        CASE WHEN run.ended_at IS NULL AND run.missing_since IS NULL
             THEN greatest(run.observed_at, cluster.last_answer_at) ELSE run.observed_at END,
        run.number - 1 + coalesce(restarts.count, 0),
-       coalesce((run.counts ->> 'completed')::float8, 0), coalesce((run.counts ->> 'failed')::float8, 0),
+       coalesce((run.counts ->> 'completed')::float8, 0),
+       CASE WHEN run.counts -> 'failed' = 'null' THEN NULL ELSE coalesce((run.counts ->> 'failed')::float8, 0) END,
        coalesce((run.counts ->> 'in_progress')::float8, 0),
        newest.latest_ack_at, newest.end_to_end_duration, newest.checkpointed_size, newest.state_size,
        newest.alignment_max
@@ -56,7 +57,7 @@ class _Job:
     observed_at: datetime
     restarts: int
     completed: float
-    failed: float
+    failed: float | None  # None: the engine does not report it
     in_progress: float
     last_at: datetime | None
     duration: int | None

@@ -14,11 +14,13 @@ class Engine(models.TextChoices):
     UNKNOWN = "unknown", _("not known yet")
     FLINK = "flink", _("Apache Flink")
     SPARK = "spark", _("PySpark")
+    STREAMING = "streaming", _("Spark Structured Streaming")
 
 
 class Discovery(models.TextChoices):
     URL = "url", _("by URL")
     ZOOKEEPER = "zookeeper", _("through ZooKeeper")
+    DIRECTORY = "directory", _("by checkpoint locations of Spark")
 
 
 class Authentication(models.TextChoices):
@@ -34,10 +36,11 @@ class ZooKeeperAuthentication(models.TextChoices):
 
 
 class Cluster(models.Model):
-    """A server with Flink's REST API: a Flink cluster or Waymark's job manager.
+    """A server with Flink's REST API, which is a Flink cluster or Waymark's job manager, or a watched directory.
 
+    A watched directory has checkpoint locations of streaming queries. Waymark only reads them: `only_watched`.
     `rest_url` is the address of the requests. With ZooKeeper, it is the last known leader's address, "" before the
-    first. Only monitoring.engine.connection reads the secrets.
+    first. For a directory, it is its path or fsspec address. Only monitoring.engine.connection reads the secrets.
     """
 
     name = models.CharField(max_length=100, unique=True)
@@ -89,6 +92,8 @@ class Cluster(models.Model):
     # The cluster's identity (monitoring.engine.identity), and that of another cluster that answers at its address now.
     identity = models.JSONField(null=True)
     stranger = models.JSONField(null=True)
+    # The progress of the scan of a directory (checkpointing.watched.Scan); {}: none yet.
+    scan = models.JSONField(default=dict)
     # The state of polling. A poll in progress holds a lease, `poll_claimed_until`, and a token, `poll_claimed_by`.
     next_poll_at = models.DateTimeField(db_index=True, null=True)
     poll_claimed_until = models.DateTimeField(null=True)
@@ -109,6 +114,11 @@ class Cluster(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def only_watched(self) -> bool:
+        """Return whether Waymark can only read about the jobs, and never act on them."""
+        return self.discovery == Discovery.DIRECTORY
 
     @property
     def reachable(self) -> bool:

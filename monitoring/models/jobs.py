@@ -163,6 +163,9 @@ class Run(models.Model):
     # Why a run in CREATED waits until its driver may start: "for", "since" and fields of that reason, see LaunchWait in
     # engine/answers/jobs.py; {}: the run does not wait.
     launch_wait = models.JSONField(default=dict)
+    # Of a watched query: the offsets and the watermark of its newest batch that Waymark read, see Position in
+    # engine/answers/jobs.py; {}: not read, or not such a query.
+    position = models.JSONField(default=dict)
     # Whether the last checkpoints of an ended run were read after its end.
     final_read_done = models.BooleanField(default=False)
     # The engine started a new run under the same job ID, which belongs to the next run now.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from monitoring.engine.answers import (
     CheckpointConfig,
@@ -17,6 +18,7 @@ from monitoring.engine.answers import (
     OperatorSubtasks,
     Overview,
     OwnEnd,
+    Position,
     Vertex,
 )
 from monitoring.engine.evidence import ClusterAnswer
@@ -52,6 +54,7 @@ class RunObservation:
     vertices: tuple[Vertex, ...] | None = None
     own_end: OwnEnd | None = None
     launch_wait: LaunchWait | None = None
+    position: Position | None = None
     job_config: JobConfig | None = None
     config: CheckpointConfig | None = None
     checkpoints: Checkpoints | None = None
@@ -68,7 +71,8 @@ class ClusterObservation:
 
     `runs`: runs with something to store. `missing`: IDs that the engine should have listed but did not. `problem`: a
     job in the list that could not be parsed. `manager`: the job manager's configuration; None: not requested or not
-    shown. `stranger`: another cluster answered, so that its answers prove nothing about these jobs.
+    shown. `stranger`: another cluster answered, so that its answers prove nothing about these jobs. `scan`: the new
+    progress of the scan of a directory, None for a server.
     """
 
     answer: ClusterAnswer
@@ -79,3 +83,4 @@ class ClusterObservation:
     missing: frozenset[str] = frozenset()
     stranger: Identity | None = None
     problem: Reason | str = ""
+    scan: Mapping[str, Any] | None = None

@@ -280,7 +280,7 @@ class _RunReader:
             detail = await self._ask(self._client.job, job_id)
             if detail is not None:
                 reported = {"vertices": detail.vertices, "own_end": detail.own_end, "launch_wait": detail.launch_wait}
-                self._reported |= reported
+                self._reported |= reported | {"position": detail.position}
         if answer is not None and (changed or (known is not None and not known.has_config)):
             self._reported["config"] = await self._ask(self._client.checkpoint_config, job_id)
         if changed or self.job.state != RunState.RUNNING:

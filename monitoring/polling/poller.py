@@ -19,12 +19,13 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
 from django.db import DatabaseError, InterfaceError, OperationalError
 
+from checkpointing.watched import Scan
 from monitoring.engine import leaders
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.connection import Connection, connection_of
@@ -128,9 +129,13 @@ class Poller:
 
         try:
             client, at_once = await self._client(claim.cluster), claim.cluster.requests_at_once
-            return await observe(client, known, polled_at, lookup, at_once=at_once)
+            observation = await observe(client, known, polled_at, lookup, at_once=at_once)
         except EngineError as error:
             return ClusterObservation(NoAnswer(error.reason), known)
+        if client.watched is None:
+            return observation
+        problem = observation.problem or client.watched.problem
+        return replace(observation, scan=client.watched.scan.as_row(), problem=problem)
 
     async def _client(self, cluster: Cluster) -> FlinkClient:
         """Return the client with open connections, or a new one if the cluster's connection settings changed.
@@ -143,6 +148,8 @@ class Poller:
             if connected is not None:
                 await connected.client.close()
             connected = self._clients[cluster.pk] = _Connected(self._make_client(connection), connection)
+        elif connected.client.watched is not None:
+            connected.client.watched.scan = Scan.from_row(connection.scan)
         return connected.client
 
     async def _end(self) -> None:

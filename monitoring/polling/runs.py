@@ -30,7 +30,7 @@ _NAME_LIMIT = 500
 _CHANGING = (
     *("state", "ended_at", "missing_since", "missing_polls", "vertices", "checkpoint_config", "counts", "summary"),
     *("restored_path", "restored_checkpoint_id", "restored_is_savepoint", "restored_at", "exception", "exceptions"),
-    *("outcome", "launch_wait", "next_read_at", "final_read_done", "superseded"),
+    *("outcome", "launch_wait", "position", "next_read_at", "final_read_done", "superseded"),
     *("observed_at", "moved_at", "end_seen_at"),
 )
 
@@ -338,6 +338,8 @@ def remember_answers(runs: Runs, now: datetime) -> None:
             continue
         if observed.vertices is not None:
             run.launch_wait = {} if observed.launch_wait is None else observed.launch_wait.as_row()
+        if observed.position is not None:
+            run.position = observed.position.as_row()
         if observed.vertices:
             run.vertices = [vertex.as_row() for vertex in observed.vertices]
         if observed.own_end is not None:

@@ -13,6 +13,7 @@ from monitoring.engine import leaders
 from monitoring.engine.answers import JobOverview, ManagerConfig
 from monitoring.engine.evidence import EMPTY_HOLD_DOWN, HOLD_DOWN, Answered, NoAnswer
 from monitoring.engine.identity import identity_of
+from monitoring.engine.versions import EngineVersion
 from monitoring.models import Cluster, Engine, Run
 from monitoring.polling import history, plan, runs
 from monitoring.polling.adoption import adopt_savepoints, mark_final
@@ -30,7 +31,7 @@ ADOPTION = timedelta(seconds=10)
 _POLLING = (
     *("engine", "version", "next_poll_at", "poll_claimed_by", "poll_claimed_until", "read_until", "last_answer_at"),
     *("unreachable_since", "consecutive_failures", "last_error", "last_error_value"),
-    *("revision", "history_length", "answers_kept_s", "identity", "stranger"),
+    *("revision", "history_length", "answers_kept_s", "identity", "stranger", "scan"),
 )
 
 
@@ -52,6 +53,8 @@ def _is_outdated(cluster: Cluster, observation: ClusterObservation, now: datetim
     adopted_at = observation.known.adopted_at
     return (
         isinstance(observation.answer, Answered)
+        and observation.scan in (None, cluster.scan)
+        and not observation.problem
         and not (observation.runs or observation.missing or observation.overview or observation.manager)
         and cluster.reachable
         and not cluster.last_error
@@ -97,6 +100,8 @@ def _store(
             changed, known = _answered(cluster, observation.answer, observation, now, polled_at)
             cluster.read_until = polled_at
     cluster.poll_claimed_by, cluster.poll_claimed_until = "", None
+    if observation.scan is not None:
+        cluster.scan = dict(observation.scan)
     _save(cluster)
     return changed, replace(known, revision=cluster.revision)
 
@@ -187,7 +192,7 @@ def _close_final_reads(cluster: Cluster, found: runs.Runs, polled_at: datetime) 
 
 
 def _answers_kept(cluster: Cluster) -> timedelta:
-    if cluster.engine == Engine.SPARK:
+    if cluster.engine != Engine.FLINK:
         return timedelta()
     reported = plan.ANSWERS_KEPT if cluster.answers_kept_s is None else timedelta(seconds=cluster.answers_kept_s)
     return reported + plan.KEPT_LONGER
@@ -225,10 +230,16 @@ def _remember_answer(cluster: Cluster, observation: ClusterObservation, found: r
     reasons.store(cluster, "last_error", problems[0] if problems else "")
     if observation.overview is not None:
         cluster.version = observation.overview.version[:50]
-        cluster.engine = Engine.SPARK if cluster.version.startswith("waymark") else Engine.FLINK
+        cluster.engine = _engine(EngineVersion.parse(cluster.version))
     _remember_manager(cluster, observation.manager)
     reported = [each.checkpoints.history_length for each in observation.runs.values() if each.checkpoints is not None]
     cluster.history_length = max(filter(None, reported), default=cluster.history_length)
+
+
+def _engine(version: EngineVersion) -> Engine:
+    if version.watched:
+        return Engine.STREAMING
+    return Engine.SPARK if version.waymark else Engine.FLINK
 
 
 def _known(

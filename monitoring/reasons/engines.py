@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.utils.translation import gettext_noop as _
 
+from monitoring.marking import plural as ngettext
 from monitoring.reasons.reason import ReasonCode
 
 
@@ -186,6 +187,31 @@ class EngineReason(ReasonCode):
     )
     NODE_UNREADABLE = "engines.node-unreadable", _("The leader's node is truncated or is not an address.")
     JOB_STORED = "engines.job-stored", _("ZooKeeper still stores {job_id} for the next leader to start.")
+
+    # A directory of checkpoint locations.
+    ONLY_WATCHED = (
+        "engines.only-watched",
+        _("Waymark only watches this query through its checkpoint directory, and cannot start, stop or save it"),
+    )
+    ROOT_NOT_ALLOWED = (
+        "engines.root-not-allowed",
+        _("{root} is not below a directory of WAYMARK_STATE_ROOTS, so Waymark does not read it."),
+    )
+    ROOT_MISSING = (
+        "engines.root-missing",
+        _("{root} does not exist, or holds nothing although queries were found there. Is its storage mounted?"),
+    )
+    ROOT_UNREADABLE = "engines.root-unreadable", _("The directory cannot be listed. {error}")
+    NOT_SCANNED_YET = "engines.not-scanned-yet", _("The first scan of {root} has not ended.")
+    LOCATION_UNKNOWN = "engines.location-unknown", _("The query {query} has no checkpoint location any more.")
+    FOUND_QUERIES = (
+        "engines.found-queries",
+        ngettext("{count} streaming query found", "{count} streaming queries found", "count"),
+    )
+    SCAN_CONTINUES = (
+        "engines.scan-continues",
+        _("The scan has not ended. Waymark continues it, and adds the queries that it finds."),
+    )
 
     # The cluster's identity.
     NAMES = "engines.names", "{names}"

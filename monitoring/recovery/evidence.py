@@ -12,6 +12,7 @@ from monitoring.models import (
     AutomationPause,
     Checkpoint,
     CheckpointStatus,
+    Discovery,
     Job,
     RestartAttempt,
     RestartTrigger,
@@ -38,6 +39,7 @@ AWAIT_RUN = timedelta(minutes=2)
 def dead_jobs() -> list[Job]:
     """Return the jobs with automatic restart whose current run is dead."""
     dead = Job.objects.filter(auto_restart=True, managed_elsewhere="", current_run__state__in=DEAD)
+    dead = dead.exclude(cluster__discovery=Discovery.DIRECTORY)
     return list(dead.select_related("cluster", "current_run"))
 
 

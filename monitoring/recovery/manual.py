@@ -23,6 +23,7 @@ from monitoring.models import (
     SavepointState,
 )
 from monitoring.reasons.columns import columns
+from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.attempt import AttemptOpen, open_attempt
@@ -74,8 +75,8 @@ def restart_from(
         BadLaunch: the launch record is invalid.
         AttemptOpen: another restart is in progress; the exception has it.
     """
-    check_launch(job.launch)
     require_answer(job)
+    check_launch(job.launch)
     if state is None:
         _require_savepoint_on_stop(job, stop_first)
         reason = Why.RESTART_ASKED(by=by, state=STOPPED_WITH)
@@ -114,8 +115,8 @@ def change_and_restart(
     to …", and the person's `note` follows it. The job's own launch record changes only after the new run exists.
     Raises as `restart_from`.
     """
-    check_launch(launch)
     require_answer(job)
+    check_launch(launch)
     if state is None:
         _require_savepoint_on_stop(job)
     chosen = None if state is None else _of_savepoint(job, state)
@@ -143,8 +144,8 @@ def clone(job: Job, name: str, launch: dict[str, object], state: Savepoint, by: 
 
     Raises RestartRefused for a name that is taken, and as `restart_from`.
     """
-    check_launch(launch)
     require_answer(job)
+    check_launch(launch)
     chosen, name = _of_savepoint(job, state), _checked_name(name)
     if Job.objects.filter(cluster=job.cluster, name=name).exists():
         raise RestartRefused("name", name, Why.FREE_NAME_NEEDED(cluster=str(job.cluster)))
@@ -240,7 +241,13 @@ def open_restart(
     return open_attempt(job, trigger, reason, by, now, restore_path=restore_path, **options)
 
 
+def require_control(job: Job) -> None:
+    if job.cluster.only_watched:
+        raise RestartRefused("cluster", job.cluster.name, EngineReason.ONLY_WATCHED())
+
+
 def require_answer(job: Job) -> None:
+    require_control(job)
     if job.managed_elsewhere:
         raise RestartRefused("managed_elsewhere", job.managed_elsewhere, Why.MANAGED_ELSEWHERE())
     if not job.cluster.reachable:

@@ -20,6 +20,7 @@ from monitoring.models import (
     SavepointState,
 )
 from monitoring.pauses import pause_reason
+from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.savepoints import SavepointReason
 from monitoring.savepoints.preflight import NotNow, PreflightFacts, preflight
@@ -49,6 +50,8 @@ def request_savepoint(job: Job, origin: SavepointOrigin, by: str, now: datetime,
 
     `stops_job`: the job ends with it (Flink's stop-with-savepoint). At most one is in flight per job.
     """
+    if job.cluster.only_watched:
+        raise SavepointDeferred(EngineReason.ONLY_WATCHED())
     verdict = preflight(facts_of(job, now, scheduled=origin is SavepointOrigin.SCHEDULED))
     run = job.current_run
     if isinstance(verdict, NotNow) or run is None:

@@ -36,6 +36,7 @@ SAME = {
     "Task managers",
     "Apache Flink",
     "PySpark",
+    "Spark Structured Streaming",
     "Webhook",
     "Apprise URL",
     "YAML",

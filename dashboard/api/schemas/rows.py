@@ -68,6 +68,11 @@ class RunOut(ModelSchema):
         "failure (why an earlier preparation failed). Empty for other runs."
     )
 
+    position: dict[str, Any] = Field(
+        description="What a watched streaming query had read: batch, watermark (null: it has none), and sources (the "
+        "offsets of each source as JSON text). Empty for other runs, and before the first reading."
+    )
+
     @staticmethod
     def resolve_launch_wait(run: Run) -> dict[str, Any]:
         return run.launch_wait and {**run.launch_wait, "sentence": launch_wait.sentence(run.launch_wait)}

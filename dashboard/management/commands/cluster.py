@@ -67,6 +67,11 @@ class Command(BaseCommand):
             add.add_argument(f"--{option}", help=text)
         for option, (_, text) in _FILES.items():
             add.add_argument(f"--{option}", type=Path, help=text)
+        add.add_argument(
+            "--directory",
+            default="",
+            help="instead of a URL: a directory of checkpoint locations",
+        )
         add.add_argument("--unanswered", action="store_true", help="save the cluster even if it does not respond")
         actions.add_parser("list", help="list all clusters with their addresses, versions and statuses")
         for action, text in (
@@ -163,11 +168,17 @@ def _form_data(options: dict[str, Any]) -> dict[str, Any]:
         **usual,
         **{field: value for field, value in given.items() if value not in (None, "")},
         "name": options["name"],
-        "rest_url": options["url"],
-        "discovery": Discovery.ZOOKEEPER if given["zookeeper_hosts"] else Discovery.URL,
+        "rest_url": options["directory"] or options["url"],
+        "discovery": _discovery(options["directory"], given["zookeeper_hosts"]),
         "authentication": Authentication.BASIC if given["username"] else authentication,
         "unanswered": options["unanswered"],
     }
+
+
+def _discovery(directory: str, zookeeper_hosts: str | None) -> Discovery:
+    if directory:
+        return Discovery.DIRECTORY
+    return Discovery.ZOOKEEPER if zookeeper_hosts else Discovery.URL
 
 
 def _content(option: str, file: Path | None) -> str:
@@ -190,6 +201,8 @@ def _error_text(form: ClusterForm, name: str, text: str) -> str:
 
 def _describe(found: Found) -> list[tuple[str, str]]:
     """Return the results of the test as labels and texts."""
+    if found.version.watched:
+        return [("engine", str(found.engine)), ("found", str(found.reason))]
     allowed = {True: "yes", False: "no", None: "unknown"}
     return [
         ("engine", f"{found.engine} {found.version.text}"),

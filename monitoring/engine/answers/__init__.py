@@ -28,6 +28,7 @@ from monitoring.engine.answers.jobs import (
     JobOverview,
     LaunchWait,
     OwnEnd,
+    Position,
     SourceRows,
     Vertex,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "OperatorSubtasks",
     "Overview",
     "OwnEnd",
+    "Position",
     "Restored",
     "SavepointValidation",
     "SourceRows",

@@ -122,20 +122,26 @@ class Restored:
 class Counts:
     """The checkpoint counts since the job manager started or recovered the job. A new job manager resets them.
 
-    `failed` also counts checkpoints that never got an ID.
+    `failed` also counts checkpoints that never got an ID. None: a watched directory does not show it.
     """
 
-    restored: int
+    restored: int | None
     total: int
     in_progress: int
     completed: int
-    failed: int
+    failed: int | None
 
     @classmethod
     def parse(cls, fields: Fields) -> Counts:
-        return cls(**{name: fields.whole(name) for name in ("restored", "total", "in_progress", "completed", "failed")})
+        return cls(
+            restored=_count_or_null(fields, "restored"),
+            total=fields.whole("total"),
+            in_progress=fields.whole("in_progress"),
+            completed=fields.whole("completed"),
+            failed=_count_or_null(fields, "failed"),
+        )
 
-    def as_row(self) -> dict[str, int]:
+    def as_row(self) -> dict[str, int | None]:
         """Return the counts as Run.counts stores them."""
         return {
             "restored": self.restored,
@@ -189,6 +195,10 @@ class Checkpoints:
             latest=tuple(latest.values()),
             restored=None if restored is None else Restored.parse(restored),
         )
+
+
+def _count_or_null(fields: Fields, name: str) -> int | None:
+    return None if fields.raw.get(name, 0) is None else fields.whole(name)
 
 
 def _one_of(fields: Fields, name: str, allowed: tuple[str, ...]) -> str:

@@ -212,6 +212,30 @@ class LaunchWait:
         return {"for": known.pop("lacking"), **known, **since}
 
 
+@dataclass(frozen=True)
+class Position:
+    """What a watched query had read after `batch`. Only the transport for directories reports it.
+
+    `watermark`: None if the query has none. `sources`: the offsets of each source as JSON text, "" before its first.
+    """
+
+    batch: int
+    watermark: datetime | None
+    sources: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, fields: Fields) -> Position | None:
+        position = fields.optional_child("position")
+        if position is None:
+            return None
+        return cls(position.whole("batch"), position.optional_moment("watermark"), tuple(position.texts("sources")))
+
+    def as_row(self) -> dict[str, object]:
+        """Return the position as Run.position stores it."""
+        watermark = None if self.watermark is None else self.watermark.isoformat()
+        return {"batch": self.batch, "watermark": watermark, "sources": list(self.sources)}
+
+
 def _rows_read(fields: Fields) -> int | None:
     metrics = [vertex.child("metrics") for vertex in fields.children("vertices") if vertex.raw.get("kind") == "source"]
     if not all(each.flag("write-records-complete", default=False) for each in metrics):
@@ -229,6 +253,7 @@ class JobDetail:
     vertices: tuple[Vertex, ...]
     own_end: OwnEnd | None = None
     launch_wait: LaunchWait | None = None
+    position: Position | None = None
 
     @property
     def all_vertices_running(self) -> bool:
@@ -246,6 +271,7 @@ class JobDetail:
             vertices=tuple(Vertex.parse(vertex, inputs, after_restore) for vertex in fields.children("vertices")),
             own_end=OwnEnd.parse(fields),
             launch_wait=LaunchWait.parse(fields),
+            position=Position.parse(fields),
         )
 
 

@@ -51,7 +51,7 @@ def record(seen: Sequence[tuple[Run, RunObservation]], now: datetime) -> None:
     rows = [
         {"run_id": run.pk, **observed.checkpoints.counts.as_row()}
         for run, observed in seen
-        if observed.checkpoints is not None
+        if observed.checkpoints is not None and observed.checkpoints.counts.failed is not None
     ]
     if rows:
         bulk.read(_RECORD, rows, now=now, thinned_to=_THINNED_TO)

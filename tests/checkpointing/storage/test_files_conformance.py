@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from checkpointing.storage.checksums import of_sums, sums_of
+from checkpointing.storage.opening import PROCESS_MEMORY
 from tests.checkpointing.storage.conftest import Place
 
 # One checksum of each kind.
@@ -96,6 +98,23 @@ def test_a_directory_lists_only_its_direct_files_and_directories(place: Place, t
     assert sorted(place.files.names(f"{place.root}/job")) == ["a", "chk-1"]
     assert place.files.sizes(f"{place.root}/job") == {"a": 5}
     assert place.files.sizes(f"{place.root}/job/chk-1") == {"b": 11}
+
+
+def test_one_listing_has_sizes_and_times(place: Place, tmp_path: Path) -> None:
+    before_ms = time.time_ns() // 1_000_000
+    for name in ("job/a", "job/chk-1/b"):
+        put(place, local(tmp_path, name.encode()), f"{place.root}/{name}")
+    entries = place.files.entries(f"{place.root}/job")
+    assert {name: entry.is_directory for name, entry in entries.items()} == {"a": False, "chk-1": True}
+    assert entries["a"].size == 5
+    at_ms = entries["a"].modified_ms
+    if place.files is PROCESS_MEMORY:
+        assert at_ms is None
+    else:
+        assert at_ms is not None
+        assert -2_000 < at_ms - before_ms < 120_000  # some servers report seconds
+    with pytest.raises(FileNotFoundError):
+        place.files.entries(f"{place.root}/missing")
 
 
 def test_removing_deletes_only_the_named_path(place: Place, tmp_path: Path) -> None:

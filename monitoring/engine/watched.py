@@ -1,0 +1,225 @@
+"""The transport for a directory of checkpoint locations: it answers Flink's paths from files, and refuses each command.
+
+The scan is a value that the caller stores with the cluster's row, so that another worker continues it. What was read of
+a query is kept in memory only, and is read again within two polls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from itertools import chain
+from typing import Any, TypeVar
+
+from checkpointing.clock import Clock, SystemClock
+from checkpointing.daemon_threads import in_daemon_thread
+from checkpointing.storage import StorageError, canonical, files_for
+from checkpointing.storage.files import Files
+from checkpointing.watched import Found, Query, Scan, Vanished, advance, answers, polled
+from checkpointing.watched.scanning import location_of
+from monitoring.engine.connection import Connection
+from monitoring.engine.errors import NotFound, NotReady, Refused, RequestNotSent, RootUnreadable
+from monitoring.engine.transport import Answer
+from monitoring.engine.versions import WATCHED
+from monitoring.reasons.engines import EngineReason
+from monitoring.reasons.reason import Reason, from_json
+from monitoring.reasons.refusals import RefusalReason, reason_of
+from monitoring.state_roots import names_a_root
+
+T = TypeVar("T")
+
+# The limits of one step of a scan.
+LISTINGS = 40
+STEP_S = 3.0
+# How many calls to one storage may hang before Waymark sends no more.
+HANGING = 4
+_JOB = re.compile(r"/jobs/([0-9a-f]{32})(/.*)?")
+_DETAILS = re.compile(r"/checkpoints/details/(\d{1,18})")
+
+
+class WatchedTransport:
+    """Answers for the queries below a root. Used by one event loop; storage is read in daemon threads."""
+
+    def __init__(self, connection: Connection, clock: Clock | None = None, files: Files | None = None) -> None:
+        self._root = connection.url
+        self._clock = clock or SystemClock()
+        self._files = files
+        self._queries: dict[str, Query] = {}
+        self._hanging = 0
+        self._limit_s = connection.request_limit_s
+        self.scan = Scan.from_row(connection.scan)
+
+    @property
+    def scan(self) -> Scan:
+        return self._scan
+
+    @scan.setter
+    def scan(self, scan: Scan) -> None:
+        """Continue from this scan, which another worker may have made."""
+        self._scan = scan
+        self._paths = {each.query_id: path for path, each in scan.found.items()}
+
+    @property
+    def problem(self) -> Reason | str:
+        """The first problem of the scan or of a query that does not stop the others, "" if there is none."""
+        read = (each.problem for each in self._queries.values())
+        return next((from_json(each) or str(each) for each in chain(self.scan.problems, read) if each), "")
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        limit_s: float,
+        content: bytes | None = None,
+        kind: str | None = None,
+        byte_range: str = "",
+    ) -> Answer:
+        """Return the answer to a path of Flink's REST API. See Transport.ask.
+
+        Raises:
+            EngineError: with the reason. Commands raise Refused.
+        """
+        if method != "GET":
+            raise Refused(405, EngineReason.ONLY_WATCHED())
+        self._limit_s = limit_s
+        return Answer(200, {}, json.dumps(await self._answer(path)).encode())
+
+    async def close(self) -> None:
+        """Do nothing: there is no connection."""
+
+    async def _answer(self, path: str) -> Any:
+        if path == "/overview":
+            counts = dict.fromkeys(("taskmanagers", "slots-total", "slots-available"), 0)
+            return {"flink-version": WATCHED, "jobs-running": len(self.scan.found), **counts}
+        if path == "/jobs/overview":
+            return await self._jobs()
+        match = _JOB.fullmatch(path)
+        if match is None:
+            raise NotFound(EngineReason.ONLY_WATCHED())
+        return await self._of_job(match[1], match[2] or "")
+
+    async def _jobs(self) -> dict[str, Any]:
+        files = self._open()
+        ends, left = time.monotonic() + STEP_S, iter(range(LISTINGS))
+
+        def may_continue() -> bool:
+            return next(left, None) is not None and time.monotonic() < ends
+
+        try:
+            scan = self.scan
+            self.scan = await self._run(lambda: advance(scan, self._root, files, self._clock.now_ms(), may_continue))
+        except FileNotFoundError as error:
+            raise RootUnreadable(EngineReason.ROOT_MISSING(root=self._root)) from error
+        except StorageError as error:
+            raise RootUnreadable(EngineReason.ROOT_UNREADABLE(error=str(error))) from error
+        self._queries = {key: query for key, query in self._queries.items() if key in self._paths}
+        jobs = [answers.job_json(self._name(path), found) for path, found in self.scan.found.items()]
+        jobs += [
+            answers.job_json(self._name(path), found, ended=True)
+            for path, found in self.scan.found.items()
+            if found.previous_id
+        ]
+        return {"jobs": jobs}
+
+    async def _of_job(self, query_id: str, rest: str) -> Any:
+        path = self._paths.get(query_id)
+        if path is None:
+            if self.scan.passes == 0:
+                raise NotReady(EngineReason.NOT_SCANNED_YET(root=self._root))
+            raise NotFound(EngineReason.LOCATION_UNKNOWN(query=query_id))
+        if rest == "/checkpoints":
+            return answers.checkpoints_json(await self._poll(path, query_id))
+        query, found = self._queries.get(query_id), self.scan.found[path]
+        if rest == "":
+            return answers.detail_json(self._name(path), found, query)
+        details = _DETAILS.fullmatch(rest)
+        if query is None and (details or rest == "/config"):
+            query = await self._poll(path, query_id)
+        if query is not None and rest == "/config":
+            return answers.config_json(query)
+        batch = answers.batch_json(query, int(details[1])) if query is not None and details else None
+        if batch is None:
+            raise NotFound(EngineReason.ONLY_WATCHED())
+        return batch
+
+    async def _poll(self, path: str, query_id: str) -> Query:
+        files, now_ms = self._open(), self._clock.now_ms()
+        query = self._queries.get(query_id) or Query(location_of(self._root, path), query_id)
+        found = self.scan.found[path]
+        if found.measured_ms > query.measured_ms:  # by another worker
+            query = replace(query, state_size=found.state_size, sized_from=found.sized_from)
+            query = replace(query, measured_ms=found.measured_ms, measurement=None)
+        try:
+            query = await self._run(lambda: polled(query, files, now_ms))
+        except Vanished as gone:
+            self._forget(path, query_id, gone.query_id, now_ms)
+            raise NotFound(EngineReason.LOCATION_UNKNOWN(query=query_id)) from gone
+        except StorageError as error:
+            reason = RefusalReason.NOT_READABLE(location=path or self._root, error=str(error))
+            raise Refused(403, reason) from error
+        self._queries[query_id] = query
+        self._note(path, query, now_ms)
+        return query
+
+    def _note(self, path: str, query: Query, now_ms: int) -> None:
+        """Keep in the scan what other workers need."""
+        known = self.scan.found.get(path)
+        if known is None or known.query_id != query.query_id:
+            return
+        found = replace(known, state_size=query.state_size, sized_from=query.sized_from, measured_ms=query.measured_ms)
+        state = "RUNNING" if query.is_active(now_ms) else "RECONCILING"
+        if state != known.state:
+            found = replace(found, state=state, moved_ms=now_ms)
+        if found != known:
+            self.scan = self.scan.with_found(path, found)
+
+    def _forget(self, path: str, query_id: str, next_id: str, now_ms: int) -> None:
+        self._queries.pop(query_id, None)
+        if not next_id or next_id in self._paths:
+            self.scan = self.scan.without(path)
+        else:
+            found = Found(next_id, now_ms, "RECONCILING", now_ms, previous_id=query_id)
+            self.scan = self.scan.with_found(path, found)
+
+    def _name(self, path: str) -> str:
+        """Return the name of the job: the path below the root, because the files do not have the query's name."""
+        return path or self._root.rstrip("/").rpartition("/")[2] or self._root
+
+    def _open(self) -> Files:
+        if self._files is None:
+            if not names_a_root(self._root):
+                raise RequestNotSent(EngineReason.ROOT_NOT_ALLOWED(root=self._root))
+            try:
+                self._root = canonical(self._root)
+                self._files = files_for(self._root)
+            except StorageError as error:
+                raise RequestNotSent(reason_of(error)) from error
+        return self._files
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        """Return the result of `work`. Raise TimeoutError if storage does not answer in time."""
+        if self._hanging >= HANGING:
+            raise TimeoutError
+        future = in_daemon_thread(work, f"reads {self._root}")
+        try:
+            async with asyncio.timeout(self._limit_s):
+                return await asyncio.shield(asyncio.wrap_future(future))
+        except TimeoutError:
+            if not future.done():
+                self._hanging += 1
+                loop = asyncio.get_running_loop()
+                future.add_done_callback(lambda _: self._in_loop(loop, self._returned))
+            raise
+
+    def _returned(self) -> None:
+        self._hanging -= 1
+
+    @staticmethod
+    def _in_loop(loop: asyncio.AbstractEventLoop, work: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(work)

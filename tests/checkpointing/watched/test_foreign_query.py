@@ -1,0 +1,130 @@
+"""A query that Waymark knows nothing about, in a plain PySpark process: its files agree with Spark's own progress."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpointing.clock import SystemClock
+from checkpointing.watched import Query, Scan, advance, answers, polled
+from tests.checkpointing.watched.locations import CountedFiles
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.spark, pytest.mark.long]
+
+FOREIGN = """
+import json, sys
+from pyspark.sql import SparkSession, functions as F
+
+spark = (
+    SparkSession.builder.master("local[2]").config("spark.sql.shuffle.partitions", "2")
+    .config("spark.ui.enabled", "false").getOrCreate()
+)
+rows = spark.readStream.format("rate").option("rowsPerSecond", 50).load().withWatermark("timestamp", "2 seconds")
+counts = rows.groupBy(F.window("timestamp", "1 second")).count()
+query = (
+    counts.writeStream.format("noop").outputMode("update").option("checkpointLocation", sys.argv[1])
+    .trigger(processingTime="500 milliseconds").start()
+)
+sys.stdin.readline()
+query.stop()
+print("PROGRESS", json.dumps([json.loads(json.dumps(each, default=str)) for each in query.recentProgress]))
+"""
+
+
+@contextmanager
+def foreign(location: Path, directory: Path) -> Iterator[list[dict[str, Any]]]:
+    """Run the query. After the block, the list has its progress events."""
+    program = directory / "foreign.py"
+    program.write_text(FOREIGN)
+    events: list[dict[str, Any]] = []
+    process = subprocess.Popen(
+        [sys.executable, str(program), str(location)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=directory
+    )
+    try:
+        yield events
+        output, _ = process.communicate(b"\n", timeout=240)
+        (line,) = [line for line in output.splitlines() if line.startswith(b"PROGRESS ")]
+        events += json.loads(line.removeprefix(b"PROGRESS "))
+    finally:
+        process.kill()
+        process.wait()
+
+
+class Door:
+    def __init__(self, root: Path) -> None:
+        self.root, self.files, self.scan = str(root), CountedFiles(), Scan({})
+        self.queries: dict[str, Query] = {}
+        self.most = 0
+
+    def poll(self) -> bool:
+        now_ms = SystemClock().now_ms()
+        # Scan again at every poll.
+        self.scan = advance(self.scan, self.root, self.files, now_ms + 3_600_000, lambda: True)
+        for path, found in self.scan.found.items():
+            before = len(self.files.requests)
+            query = self.queries.get(path) or Query(f"{self.root}/{path}", found.query_id)
+            self.queries[path] = polled(query, self.files, now_ms)
+            self.most = max(self.most, len(self.files.requests) - before)
+        return True
+
+    def reaches(self, batch: int) -> bool:
+        return self.poll() and any(query.committed >= batch for query in self.queries.values())
+
+
+def milliseconds(text: str) -> int:
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+def test_its_files_agree_with_spark_s_progress_over_a_restart(tmp_path: Path, java_home: Path) -> None:
+    root = tmp_path / "root"
+    location = root / "team" / "counts"
+    root.mkdir()
+    door = Door(root)
+    with foreign(location, tmp_path) as first:
+        eventually("the first run commits batches", lambda: door.reaches(4))
+    eventually("the last batch", lambda: door.reaches(first[-1]["batchId"]))
+    ended_at = door.queries["team/counts"].committed
+    with foreign(location, tmp_path) as second:
+        eventually("the second run commits batches", lambda: door.reaches(ended_at + 4))
+    for _ in range(40):  # measures the whole state
+        door.poll()
+    (found,) = door.scan.found.values()
+    query = door.queries["team/counts"]
+    assert door.most == 2
+    assert query.problem is None
+
+    # Both runs are the same query: Spark's files do not show that it was restarted.
+    assert {each["id"].replace("-", "") for each in (*first, *second)} == {found.query_id}
+    assert len({each["runId"] for each in (*first, *second)}) == 2
+
+    events = {each["batchId"]: each for each in (*first, *second)}
+    listed = {each["id"]: each for each in answers.checkpoints_json(query)["history"]}
+    assert answers.checkpoints_json(query)["counts"]["completed"] == max(listed) + 1
+    compared = [batch for batch in events if "addBatch" in events[batch]["durationMs"] and batch in listed]
+    assert len(compared) >= 8
+    for batch in compared:
+        event, entry = events[batch], listed[batch]
+        begun_ms = milliseconds(event["timestamp"])
+        ended_ms = begun_ms + event["durationMs"]["triggerExecution"]
+        # A batch that the first run began and the second run repeated began before the second run's trigger.
+        if batch <= ended_at or batch > ended_at + 1:
+            assert begun_ms <= entry["trigger_timestamp"] <= ended_ms
+            assert event["durationMs"]["addBatch"] <= entry["end_to_end_duration"] + 5
+        assert begun_ms <= entry["latest_ack_timestamp"] <= ended_ms + 5
+
+    position = query.position
+    assert position is not None
+    event = events[position.batch]
+    assert position.watermark_ms == milliseconds(event["eventTime"]["watermark"])
+    assert [json.loads(each) for each in position.sources] == [json.loads(event["sources"][0]["endOffset"])]
+    assert position.settings["spark.sql.shuffle.partitions"] == "2"
+    assert query.size_of(query.committed + 1)

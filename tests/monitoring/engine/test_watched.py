@@ -1,0 +1,240 @@
+"""The transport for a directory: Flink's paths are answered from files, and every command is refused with a reason."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+from checkpointing.clock import ManualClock
+from checkpointing.storage.errors import AccessDenied
+from checkpointing.watched.scanning import PASS_EVERY_MS
+from monitoring.engine.client import FlinkClient
+from monitoring.engine.connection import Connection
+from monitoring.engine.errors import NotFound, NotReady, Refused, RequestNotSent, RootUnreadable, Unreachable
+from monitoring.engine.examination import Problem, examine
+from monitoring.engine.probe import Found
+from monitoring.engine.watched import HANGING, LISTINGS, WatchedTransport
+from monitoring.models import Cluster, Discovery
+from monitoring.reasons.engines import EngineReason
+from monitoring.reasons.refusals import RefusalReason
+from tests.checkpointing.watched.locations import START_MS, CountedFiles, Location
+
+QUERY = "0" * 32
+
+
+class Watch:
+    def __init__(self, root: Path, files: CountedFiles | None = None) -> None:
+        self.clock = ManualClock(START_MS + 60_000)
+        self.client = FlinkClient(Connection(str(root), is_directory=True), read_limit_s=5)
+        self.client._transport = self.client.watched = WatchedTransport(
+            Connection(str(root), is_directory=True), self.clock, files or CountedFiles()
+        )
+
+    async def jobs(self) -> dict[str, str]:
+        return {job.name: job.state for job in await self.client.jobs_overview()}
+
+
+@pytest.fixture(autouse=True)
+def root(tmp_path: Path, settings: Settings) -> Path:
+    settings.STATE_ROOTS = (str(tmp_path),)
+    return tmp_path
+
+
+async def test_each_query_is_a_job_and_each_batch_a_checkpoint(root: Path) -> None:
+    location = Location(root / "team/orders").run(0, 2)
+    location.begin(3, watermark=START_MS, source={"topic": {"0": 12}})
+    watch = Watch(root)
+    (job,) = await watch.client.jobs_overview()
+    assert (job.id, job.name, job.state) == (location.id, "team/orders", "RECONCILING")
+    checkpoints = await watch.client.checkpoints(job.id)
+    assert [(each.id, each.status) for each in checkpoints.history] == [
+        (3, "IN_PROGRESS"),
+        *((number, "COMPLETED") for number in (2, 1, 0)),
+    ]
+    assert (checkpoints.counts.total, checkpoints.counts.completed, checkpoints.counts.in_progress) == (4, 3, 1)
+    assert await watch.jobs() == {"team/orders": "RUNNING"}
+    location.commit(3)
+    for _ in range(4):
+        watch.clock.advance(20)
+        await watch.client.checkpoints(job.id)
+    position = (await watch.client.job(job.id)).position
+    assert position is not None
+    assert (position.batch, position.sources) == (3, ('{"topic": {"0": 12}}',))
+    config = await watch.client.job_config(job.id)
+    assert config.user_config["checkpointLocation"] == f"{root}/team/orders"
+    assert (await watch.client.checkpoint_details(job.id, 2)).totals.end_to_end_duration == 300
+    with pytest.raises(NotFound):
+        await watch.client.exceptions(job.id)
+    watch.clock.advance(3600)
+    await watch.client.checkpoints(job.id)
+    assert await watch.jobs() == {"team/orders": "RECONCILING"}
+
+
+async def test_a_poll_of_one_query_costs_two_requests_with_all_that_a_poller_asks(root: Path) -> None:
+    locations = [Location(root / f"q{number}").run(0, 20) for number in range(5)]
+    files = CountedFiles()
+    watch = Watch(root, files)
+    await watch.jobs()
+    for _ in range(20):
+        watch.clock.advance(2)
+        before = len(files.requests)
+        await watch.client.jobs_overview()
+        for location in locations:
+            await watch.client.checkpoints(location.id)
+            await watch.client.job(location.id)
+            await watch.client.job_config(location.id)
+            for number in (19, 20):
+                await watch.client.checkpoint_details(location.id, number)
+        assert len(files.requests) - before <= 2 * len(locations)
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda client: client.cancel(QUERY),
+        lambda client: client.trigger_savepoint(QUERY, QUERY),
+        lambda client: client.stop_with_savepoint(QUERY, QUERY),
+        lambda client: client.trigger_checkpoint(QUERY),
+        lambda client: client.run_jar("a.py", job_id=QUERY),
+        lambda client: client.upload_jar("a.py", b""),
+        lambda client: client.delete_jar("a.py"),
+        lambda client: client.dispose_savepoint("/s"),
+    ],
+)
+async def test_every_command_is_refused_with_the_reason(
+    root: Path, act: Callable[[FlinkClient], Awaitable[Any]]
+) -> None:
+    with pytest.raises(Refused) as refused:
+        await act(Watch(root).client)
+    assert (refused.value.status, refused.value.reason) == (405, EngineReason.ONLY_WATCHED())
+
+
+async def test_an_unknown_query_is_denied_only_after_a_whole_scan(root: Path) -> None:
+    for number in range(LISTINGS * 2):
+        Location(root / f"{number:03}")
+    watch = Watch(root)
+    assert len(await watch.jobs()) < LISTINGS
+    with pytest.raises(NotReady):
+        await watch.client.job(QUERY)
+    while watch.client.watched and watch.client.watched.scan.passes == 0:
+        await watch.jobs()
+    assert len(await watch.jobs()) == LISTINGS * 2
+    with pytest.raises(NotFound):
+        await watch.client.job(QUERY)
+
+
+async def test_a_query_whose_location_is_gone_is_unknown_but_not_if_the_root_is_gone(root: Path) -> None:
+    kept, gone = Location(root / "m/kept").run(0, 1), Location(root / "m/gone").run(0, 1)
+    watch = Watch(root / "m")
+    await watch.jobs()
+    shutil.rmtree(gone.path)
+    with pytest.raises(NotFound):
+        await watch.client.checkpoints(gone.id)
+    assert list(await watch.jobs()) == ["kept"]
+    (root / "m").rename(root / "unmounted")
+    (root / "m").mkdir()
+    with pytest.raises(NotFound):
+        await watch.client.checkpoints(kept.id)
+    with pytest.raises(RootUnreadable) as unreadable:
+        await watch.jobs()
+    assert unreadable.value.reason == EngineReason.ROOT_MISSING(root=f"{root}/m")
+
+
+async def test_a_deleted_checkpoint_ends_its_query_and_the_next_one_follows(root: Path) -> None:
+    old = Location(root / "q").run(0, 9)
+    watch = Watch(root)
+    await watch.jobs()
+    await watch.client.checkpoints(old.id)
+    shutil.rmtree(old.path)
+    new = Location(root / "q").run(0, 1)
+    with pytest.raises(NotFound):
+        await watch.client.checkpoints(old.id)
+    jobs = {job.id: (job.name, job.state) for job in await watch.client.jobs_overview()}
+    assert jobs == {old.id: ("q", "CANCELED"), new.id: ("q", "RECONCILING")}
+    assert (await watch.client.checkpoints(new.id)).counts.total == 2
+
+
+async def test_problems_are_named_and_do_not_stop_the_other_queries(root: Path) -> None:
+    good, closed = Location(root / "good").run(0, 1), Location(root / "<b>closed</b>").run(0, 1)
+
+    class Guarded(CountedFiles):
+        def entries(self, path: str):  # type: ignore[no-untyped-def]
+            if path.endswith("/offsets") and "closed" in path:
+                raise AccessDenied(f"{path}: the storage refuses access")
+            return super().entries(path)
+
+    watch = Watch(root, Guarded())
+    assert sorted(await watch.jobs()) == ["<b>closed</b>", "good"]
+    with pytest.raises(Refused) as refused:
+        await watch.client.checkpoints(closed.id)
+    assert isinstance(refused.value.reason, type(EngineReason.ONLY_WATCHED()))
+    assert refused.value.reason.code == RefusalReason.NOT_READABLE
+    assert (await watch.client.checkpoints(good.id)).counts.total == 2
+    Location(root / "half").write("metadata", "{")
+    watch.clock.advance(PASS_EVERY_MS / 1000)
+    await watch.jobs()
+    assert watch.client.watched is not None
+    assert watch.client.watched.problem == RefusalReason.METADATA_DAMAGED(location=f"{root}/half")
+
+
+async def test_storage_that_hangs_is_given_up_and_gets_no_more_requests(root: Path) -> None:
+    released = threading.Event()
+
+    class Hanging(CountedFiles):
+        def entries(self, path: str):  # type: ignore[no-untyped-def]
+            self.requests.append(path)
+            released.wait(60)
+            return {}
+
+    files = Hanging()
+    watch = Watch(root, files)
+    watch.client._read_limit_s = 0.05
+    for _ in range(HANGING + 3):
+        with pytest.raises(Unreachable):
+            await watch.jobs()
+    assert len(files.requests) == HANGING
+    released.set()
+    for _ in range(200):
+        await asyncio.sleep(0.01)
+        try:
+            assert await watch.jobs() == {}
+            break
+        except Unreachable:
+            continue
+    else:
+        raise AssertionError("the storage is not asked again")
+
+
+def test_a_root_must_be_below_the_state_roots(root: Path, settings: Settings) -> None:
+    settings.STATE_ROOTS = (f"{root}/other",)
+    found = look(root)
+    assert found == Problem("rest_url", EngineReason.ROOT_NOT_ALLOWED(root=str(root)))
+    with pytest.raises(RequestNotSent):
+        asyncio.run(FlinkClient(Connection(str(root), is_directory=True)).jobs_overview())
+
+
+def test_the_test_of_a_directory_counts_its_queries_and_names_a_problem(root: Path) -> None:
+    Location(root / "a").run(0, 1)
+    Location(root / "b").write("metadata", "{")
+    found = look(root)
+    assert isinstance(found, Found)
+    assert found.reason == EngineReason.FOUND_QUERIES(count=1)
+    assert found.remarks == (RefusalReason.METADATA_DAMAGED(location=f"{root}/b"),)
+
+
+def test_the_test_of_a_missing_directory_names_it(root: Path) -> None:
+    missing = root / "missing"
+    expected = Problem("rest_url", EngineReason.ROOT_MISSING(root=str(missing)), passing=True)
+    assert look(missing) == expected
+
+
+def look(root: Path) -> Found | Problem:
+    cluster = Cluster(name="c", discovery=Discovery.DIRECTORY, rest_url=str(root))
+    return examine(cluster, lambda: pytest.fail("the clock is not needed"))

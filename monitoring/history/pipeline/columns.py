@@ -63,9 +63,10 @@ def spark_schema(schema: pa.Schema) -> str:
 # SQL expression: the start of a failure message, without details, by which failures are counted.
 REASON = r"left(substring(failure_message from '^[^.:\n]*'), 120)"
 
-# SQL condition on a cluster's key and a time: the roll-ups of that day are final, because its checkpoints are archived
-# and PostgreSQL has only some of them.
+# SQL condition on a cluster's key and the start of an hour: the roll-ups of that day (UTC) are final, because its
+# checkpoints are archived and PostgreSQL has only some of them.
 ARCHIVED = (
     "EXISTS (SELECT FROM monitoring_archivedfile a WHERE a.kind = 'checkpoints' AND a.cluster_id = {cluster}"
-    " AND a.day = ({at} AT TIME ZONE 'UTC')::date AND a.state IN ('live', 'expired', 'removed'))"
+    " AND a.since < date_trunc('day', {at}, 'UTC') + interval '24 hours' AND a.until > date_trunc('day', {at}, 'UTC')"
+    " AND a.state IN ('live', 'expired', 'removed'))"
 )

@@ -304,13 +304,21 @@ def _days_without_hours(
 def _archived_days(job: Job, start: datetime, end: datetime) -> frozenset[datetime]:
     """Return the midnights (UTC) of days whose checkpoints are archived."""
     files = ArchivedFile.objects.filter(kind=ArchivedKind.CHECKPOINTS, cluster_id=job.cluster_id, state__in=FINAL)
-    days = files.filter(day__range=(start.astimezone(UTC).date(), end.astimezone(UTC).date()))
-    return frozenset(datetime(day.year, day.month, day.day, tzinfo=UTC) for day in days.values_list("day", flat=True))
+    ranges = files.filter(since__lt=end, until__gt=start).values_list("since", "until")
+    return frozenset(day for since, until in ranges for day in _days(max(since, floor(start, DAY)), min(until, end)))
 
 
 def _removed_days(job: Job) -> frozenset[date]:
     files = ArchivedFile.objects.filter(kind=ArchivedKind.CHECKPOINTS, cluster_id=job.cluster_id, state__in=FINAL)
-    return frozenset(files.exclude(state=ArchivedState.LIVE).values_list("day", flat=True))
+    ranges = files.exclude(state=ArchivedState.LIVE).values_list("since", "until")
+    return frozenset(day.date() for since, until in ranges for day in _days(since, until))
+
+
+def _days(since: datetime, until: datetime) -> Iterator[datetime]:
+    day = floor(since, DAY)
+    while day < until:
+        yield day
+        day += WHOLE_DAY
 
 
 def _lives(job: Job) -> dict[int, Between]:

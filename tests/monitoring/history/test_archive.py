@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from urllib.parse import quote
@@ -15,7 +16,7 @@ import pytest
 from django.db import connection
 
 from monitoring.history.archive import archiving, cycle, spans
-from monitoring.history.archive.writing import ChangedMeanwhile
+from monitoring.history.archive.moving import ChangedMeanwhile, Mover
 from monitoring.history.forgetting import forget
 from monitoring.history.partitions import TABLES, partitions_of
 from monitoring.history.quantiles import NotRolledUp, series, told
@@ -37,7 +38,14 @@ from tests.monitoring.history.archive_rows import NOW, OLD, TOLD, everything, fi
 from tests.monitoring.history.conftest import Pipeline, differences
 from tests.monitoring.reported import NOTHING, done
 
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def mover() -> Iterator[Mover]:
+    with Mover() as made:
+        yield made
 
 
 def first_span() -> spans.Span:
@@ -54,8 +62,7 @@ def test_what_is_old_goes_into_files_exactly_and_stays_rolled_up(old: Rows, pipe
     assert everything() == before
     assert Checkpoint.objects.count() == CounterSample.objects.count() == 100
     assert OperatorCheckpoint.objects.count() == 200
-    assert {each.name for each in archive.rglob("day=2026-08-14/cluster=*/*.json")} == {"manifest.json"}
-    assert not list(archive.glob(".writing/*"))
+    assert {each.name for each in archive.rglob("cluster=*/month=2026-08/*.json")} == {"manifest.json"}
     assert cycle.advance(NOW) == NOTHING
     # A change in an archived day must not recompute its roll-ups from its few rows in PostgreSQL.
     late = old.checkpoint(Checkpoint.objects.first().run, 5000, triggered_at=OLD + timedelta(seconds=1))
@@ -85,7 +92,7 @@ def test_killed_before_each_step_nothing_is_lost_and_nothing_double(
     assert [step for step, digest in told if digest != before] == []
     assert told[-1][0] == "ended 0", done.stderr
     seen = {step.split(": ")[-1].split()[0] for step, _ in told}
-    assert seen >= {"watch", "plan", "write", "compare", "place", "note", "manifests", "close", "read", "replace"}
+    assert seen >= {"watch", "plan", "move", "manifests", "close"}
     assert not Checkpoint.objects.filter(triggered_at__lt=NOW - timedelta(days=60)).exists()
     known = {each.path for each in ArchivedFile.objects.filter(state=ArchivedState.LIVE)}
     assert {str(each.relative_to(archive)) for each in archive.rglob("*.parquet")} == known
@@ -98,10 +105,12 @@ def database_url() -> str:
     return f"postgresql://{user}:{password}@{host}:{connection.settings_dict['PORT']}/{name}"
 
 
-def test_what_changes_while_it_is_archived_is_archived_as_it_is_then(old: Rows, pipeline: Pipeline) -> None:
+def test_what_changes_while_it_is_archived_is_archived_as_it_is_then(
+    old: Rows, pipeline: Pipeline, mover: Mover
+) -> None:
     run = fill(old, 12, timedelta(minutes=55))
     pipeline.run()
-    steps = archiving.steps(first_span())
+    steps = archiving.steps(first_span(), mover)
     while next(steps) != "close":
         pass
     changed = run.checkpoints.get(checkpoint_id=3)
@@ -249,7 +258,7 @@ def test_figures_of_any_time_are_told_as_before_from_roll_ups_and_the_archive(
     RollupProgress.objects.all().delete()
     assert told(job, asked, ["duration", "state_size"], wanted) == before
     done.save(force_insert=True)
-    for file in archive.glob("checkpoints/day=2026-08-13/*/*.parquet"):
+    for file in archive.glob("checkpoints/*/month=2026-08/*.parquet"):
         file.unlink()
     days = told(job, [Stretch(OLD - timedelta(hours=12), OLD + timedelta(days=3))], ["duration"], wanted)[0]["duration"]
     assert (days.counts, days.quantiles) == (before[0]["duration"].counts, before[0]["duration"].quantiles)

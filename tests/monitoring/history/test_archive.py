@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from urllib.parse import quote
@@ -40,12 +39,6 @@ from tests.monitoring.reported import NOTHING, done
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 ROOT = Path(__file__).resolve().parents[3]
-
-
-@pytest.fixture
-def mover() -> Iterator[Mover]:
-    with Mover() as made:
-        yield made
 
 
 def first_span() -> spans.Span:

@@ -369,6 +369,7 @@ LOGGING = {
     },
     "root": {"handlers": ["stderr"], "level": env.str("WAYMARK_LOG_LEVEL", "INFO")},
     "loggers": {
+        "py4j": {"level": "WARNING"},
         "kazoo": {"level": "WARNING"},
         "celery.app.trace": {"level": "WARNING"},
         "celery.beat": {"level": "WARNING"},

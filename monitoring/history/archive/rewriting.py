@@ -8,10 +8,9 @@ it twice changes nothing. The rows stay in PostgreSQL, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Any
 
 from django.db import connection, transaction
 from django.db.models import Count, Sum
@@ -30,15 +29,12 @@ _KIND = KINDS[ArchivedKind.CHECKPOINTS]
 BEFORE = f"{_KIND.table.name}_before"
 # A month is merged if it has more files than this for each full file that its rows need.
 MOST_FILES = 2
-_TOUCHES = f"""
-SELECT t.id, (t.moment AT TIME ZONE 'UTC')::date, array_agg(DISTINCT j.cluster_id) FILTER (WHERE j.id IS NOT NULL)
-FROM monitoring_partitiontouch t
-LEFT JOIN {BEFORE} k ON k.triggered_at = t.moment
-LEFT JOIN monitoring_run r ON r.id = k.run_id LEFT JOIN monitoring_job j ON j.id = r.job_id
-WHERE t.partition = '{BEFORE}' GROUP BY 1, 2
+_CLUSTERS = f"""
+SELECT DISTINCT j.cluster_id, (k.triggered_at AT TIME ZONE 'UTC')::date FROM {BEFORE} k {_KIND.joins}
+WHERE (k.triggered_at AT TIME ZONE 'UTC')::date = ANY(%s)
 """  # noqa: S608 (our names)
-_LATE_RUNS = f"""
-SELECT DISTINCT k.run_id, r.job_id, (k.triggered_at AT TIME ZONE 'UTC')::date FROM {BEFORE} k {_KIND.joins}
+_ROWS = f"""
+SELECT k.run_id, k.checkpoint_id, k.triggered_at, k.changed_in, r.job_id FROM {BEFORE} k {_KIND.joins}
 WHERE j.cluster_id = %s AND (k.triggered_at AT TIME ZONE 'UTC')::date = ANY(%s)
 """  # noqa: S608 (our names)
 _KEY = ["job_id", "seconds", "start"]
@@ -56,41 +52,35 @@ def anything_late() -> bool:
     return PartitionTouch.objects.filter(partition=BEFORE).exists()
 
 
-def take_up(mover: Mover, is_time_left: Any) -> list[Reason]:
+def take_up(mover: Mover, is_time_left: Callable[[], bool]) -> list[Reason]:
     """Add late rows to their files while there is time. Return what was done, and what was not possible."""
-    touches = _touches()
-    left, done, reasons = set[tuple[int, date]](), 0, list[Reason]()
-    for late in _late(touches):
-        days = {(late.month.cluster_id, day) for day in late.days}
+    touches = dict(PartitionTouch.objects.filter(partition=BEFORE).values_list("pk", "moment"))
+    days = {pk: moment.astimezone(UTC).date() for pk, moment in touches.items()}
+    left, done, reasons = set[date](), 0, list[Reason]()
+    for late in late_months(set(days.values())):
         if not is_time_left():
-            left |= days
+            left |= late.days
             continue
         try:
             done += sum(step == "replace" for step in steps(late, mover))
         except ChangedMeanwhile:
-            left |= days
+            left |= late.days
         except parquet.Damaged as why:
-            left |= days
+            left |= late.days
             reasons.append(WorkReason.NOT_COUNTED_YET(day=min(late.days), why=why.reason))
-    known = [pk for pk, day, clusters in touches if not any((cluster, day) in left for cluster in clusters)]
-    PartitionTouch.objects.filter(pk__in=known).delete()
+    PartitionTouch.objects.filter(pk__in=[pk for pk, day in days.items() if day not in left]).delete()
     return [*([WorkReason.ARCHIVED_LATE(count=done)] if done else []), *reasons]
 
 
-def _touches() -> list[tuple[int, date, list[int]]]:
-    """Return the records of late rows: key, day, and the clusters that have rows of that time."""
-    with connection.cursor() as cursor:
-        cursor.execute(_TOUCHES)
-        return [(pk, day, clusters or []) for pk, day, clusters in cursor.fetchall()]
-
-
-def _late(touches: Sequence[tuple[int, date, list[int]]]) -> list[Late]:
-    """Return what is late by month, oldest first. The pipeline processes late rows of days that are not archived."""
+def late_months(days: Collection[date]) -> list[Late]:
+    """Return the archived months of these days, oldest first. The pipeline processes late rows of other days."""
     found: dict[Month, Late] = {}
-    for cluster, day in sorted({(cluster, day) for _, day, clusters in touches for cluster in clusters}):
-        month = Month(ArchivedKind.CHECKPOINTS, cluster, day.replace(day=1))
-        if month.files.filter(**_on(day), state=ArchivedState.LIVE).exists():
-            found.setdefault(month, Late(month)).days.add(day)
+    with connection.cursor() as cursor:
+        cursor.execute(_CLUSTERS, [list(days)])
+        for cluster, day in cursor.fetchall():
+            month = Month(ArchivedKind.CHECKPOINTS, cluster, day.replace(day=1))
+            if month.files.filter(**_on(day), state=ArchivedState.LIVE).exists():
+                found.setdefault(month, Late(month)).days.add(day)
     return sorted(found.values(), key=lambda late: (late.month.month, late.month.cluster_id))
 
 
@@ -102,37 +92,50 @@ def _on(day: date) -> dict[str, datetime]:
 def steps(late: Late, mover: Mover) -> Iterator[str]:
     """Add the late rows: yield the name of each step before it is done. Raises Damaged, ChangedMeanwhile, OSError."""
     yield "look"
-    runs = _late_runs(late)
+    rows = _rows(late)
     live = late.month.files.filter(state=ArchivedState.LIVE)
-    replaced = list(live.filter(runs__overlap=list(runs)).order_by("path"))
-    for file in replaced:
-        parquet.checked(file, whole=True)
+    replaced = list(live.filter(runs__overlap=list({run for run, *_ in rows})).order_by("path"))
+    days = _changed(rows, replaced)
+    if not days:
+        return
     yield "write"
     files = mover.move(late.month, BEFORE, [day_range(day) for day in sorted(late.days)], replaced)
     yield "count"
-    rollups = _rolled_up(late, runs, files, replaced, mover)
+    rollups = _rolled_up(late, days, files, replaced, mover)
     yield "replace"
     _replace(late.month, files, replaced, rollups)
     yield "manifest"
     write_manifest(late.month)
 
 
-def _late_runs(late: Late) -> dict[int, tuple[int, set[date]]]:
-    """Return the job of each run with late rows, and the days of these rows."""
-    found: dict[int, tuple[int, set[date]]] = {}
+def _rows(late: Late) -> dict[tuple[int, int, datetime], tuple[int, int]]:
+    """Return PostgreSQL's rows of these days, also those that stayed when the days were archived.
+
+    (run, checkpoint ID, trigger time) -> (transaction that changed the row, job).
+    """
     with connection.cursor() as cursor:
-        cursor.execute(_LATE_RUNS, [late.month.cluster_id, sorted(late.days)])
-        for run, job, day in cursor.fetchall():
-            found.setdefault(run, (job, set()))[1].add(day)
-    return found
+        cursor.execute(_ROWS, [late.month.cluster_id, sorted(late.days)])
+        return {(run, number, at): (changed, job) for run, number, at, changed, job in cursor.fetchall()}
+
+
+def _changed(
+    rows: Mapping[tuple[int, int, datetime], tuple[int, int]], files: Sequence[ArchivedFile]
+) -> list[tuple[int, date]]:
+    """Return the jobs and days with rows that the files do not have, or have as they were before. Raises Damaged."""
+    archived: dict[tuple[int, int, datetime], int] = {}
+    runs = {run for run, *_ in rows}
+    for file in files:
+        path = parquet.checked(file, whole=True)
+        found = parquet.matching(path, _KIND, "run_id", runs).select([*_KIND.same, "changed_in"])
+        archived |= {tuple(same): changed for *same, changed in zip(*found.to_pydict().values(), strict=True)}
+    return sorted({(job, key[2].date()) for key, (changed, job) in rows.items() if archived.get(key) != changed})
 
 
 def _rolled_up(
-    late: Late, late_runs: Mapping[int, tuple[int, set[date]]], files: Sequence[ArchivedFile],
-    replaced: Sequence[ArchivedFile], mover: Mover,
+    late: Late, days: Sequence[tuple[int, date]], files: Sequence[ArchivedFile], replaced: Sequence[ArchivedFile],
+    mover: Mover,
 ) -> list[Rollup]:  # fmt: skip
-    """Return the roll-ups of the days of jobs with late rows, and of the hours of these days if hours are kept."""
-    days = sorted({(job, day) for job, days in late_runs.values() for day in days})
+    """Return the roll-ups of these jobs and days, and of the hours of these days if hours are kept."""
     runs = dict(Run.objects.filter(job__in={job for job, _ in days}).values_list("pk", "job_id"))
     live = late.month.files.filter(state=ArchivedState.LIVE, runs__overlap=list(runs))
     others = list(live.exclude(pk__in=[file.pk for file in replaced]))
@@ -190,7 +193,7 @@ def _is_complete(month: Month) -> bool:
     return not dated or datetime.combine(following, time(), UTC) <= dated[0]
 
 
-def merge(mover: Mover, is_time_left: Any) -> Reason | None:
+def merge(mover: Mover, is_time_left: Callable[[], bool]) -> Reason | None:
     """Merge the files of months while there is time. Return what was done, or None if nothing was merged."""
     done = 0
     while is_time_left() and (month := next_small()) is not None:

@@ -13,13 +13,13 @@ from django.test import Client
 
 from dashboard.access.subjects import Absent, Archived, subject_of
 from dashboard.queries.history import ArchiveUnreadable, Cursor
-from monitoring.history.archive import cycle, reading
+from monitoring.history.archive import reading
 from monitoring.history.quantiles import NotRolledUp, quantiles
 from monitoring.models import ArchivedFile, Checkpoint, Run
 from monitoring.reasons.archive import ArchiveReason
 from monitoring.savepoints.looking import LOOKS
 from tests.monitoring.conftest import Rows
-from tests.monitoring.history.archive_rows import NOW, OLD, TOLD, fill
+from tests.monitoring.history.archive_rows import NOW, OLD, TOLD, advance, fill
 from tests.monitoring.history.conftest import Pipeline, archive, dsn_file, old, pipeline
 from tests.waiting import eventually
 
@@ -70,7 +70,7 @@ def test_archived_checkpoints_have_the_same_json(api: Any, viewer: Client, run: 
         ]
 
     before = told()
-    assert cycle.advance(NOW) == TOLD
+    assert advance() == TOLD
     assert not Checkpoint.objects.filter(pk=one.pk).exists()
     assert told() == before
 
@@ -92,7 +92,7 @@ def test_damaged_or_missing_file_is_named_and_other_rows_are_shown(
     api: Any, viewer: Client, operator: Client, run: Run, archive: Path
 ) -> None:
     one = Checkpoint.objects.get(run=run, checkpoint_id=7)
-    cycle.advance(NOW)
+    advance()
     lost = ArchivedFile.objects.get(kind="checkpoints", day=LOST.date(), runs__contains=[run.pk])
     where = archive / lost.path
     whole = where.read_bytes()
@@ -146,7 +146,7 @@ def test_unresponsive_storage_is_reported_and_postgresql_rows_are_shown(
     api: Any, viewer: Client, operator: Client, run: Run, settings, mute: str
 ) -> None:
     one = Checkpoint.objects.get(run=run, checkpoint_id=7)
-    cycle.advance(NOW)
+    advance()
     settings.ARCHIVE = mute
     silence = "The storage of the archive did not answer within 0.3 s. Checkpoints of 2026-08-14 and other archived"
     before = f"{(NOW - timedelta(minutes=90)).isoformat()}_0"

@@ -34,8 +34,7 @@ OF_A_KIND = 2  # kills per kind of step, such as one for each of the first two f
 
 def late_steps() -> Iterator[str]:
     with Mover() as mover:
-        touches = rewriting._touches()
-        for late in rewriting._late(touches):
+        for late in rewriting.late_months({OLD.date()}):
             yield from (f"{late.month.month}: {step}" for step in rewriting.steps(late, mover))
         yield "forget the touches"
         rewriting.take_up(mover, lambda: True)

@@ -19,12 +19,11 @@ from monitoring.history.pipeline import moving
 from monitoring.models import ArchivedFile, ArchivedState, Run
 from monitoring.reasons.work import WorkReason
 from tests.monitoring.conftest import Rows
-from tests.monitoring.history.archive_rows import NOW, OLD, TOLD, everything, fill, take_partitions_back
+from tests.monitoring.history.archive_rows import NOW, OLD, TOLD, advance, everything, fill, take_partitions_back
 from tests.monitoring.history.conftest import Pipeline
 from tests.monitoring.reported import done
 from tests.storage_servers import StorageServer, s3_server
 from tests.tcp_proxy import TcpProxy
-
 
 pytestmark = pytest.mark.spark
 
@@ -74,10 +73,10 @@ def test_what_is_archived_afar_is_read_checked_and_merged_there(
     before = everything()
     with monkeypatch.context() as patched:
         patched.setattr(moving, "ROWS_A_FILE", 5)
-        assert cycle.advance(NOW) == TOLD
+        assert advance() == TOLD
     assert ArchivedFile.objects.filter(kind="checkpoints").count() == 3
     assert everything() == before
-    assert cycle.advance(NOW).done[0].code == WorkReason.FILES_MERGED
+    assert advance().done[0].code == WorkReason.FILES_MERGED
     assert everything() == before
     directory = f"{afar}/checkpoints/cluster={run.job.cluster_id}/month=2026-08"
     assert "manifest.json" in files_for(afar).names(directory)
@@ -85,10 +84,10 @@ def test_what_is_archived_afar_is_read_checked_and_merged_there(
     assert [each.checkpoint_id for each in found.checkpoints] == list(range(1, 13))
     assert cycle.check(NOW) == (ArchivedFile.objects.filter(state=ArchivedState.LIVE).count(), [])
     Rows().checkpoint(run, 500, triggered_at=OLD, end_to_end_duration=3, final=True)
-    assert cycle.advance(NOW) == done(WorkReason.ARCHIVED_LATE(count=1))
+    assert advance() == done(WorkReason.ARCHIVED_LATE(count=1))
     (file,) = ArchivedFile.objects.filter(kind="checkpoints", state=ArchivedState.LIVE)
     assert file.rows == 13
-    cycle.advance(NOW)
+    advance()
     assert len([name for name in files_for(afar).names(directory) if name.endswith(".parquet")]) == 1
 
 
@@ -105,19 +104,19 @@ def test_a_server_that_goes_away_in_the_middle_costs_nothing(run: Run, way: TcpP
                 pass
         way.heal()
         assert everything() == before
-    assert cycle.advance(NOW) == TOLD
+    assert advance() == TOLD
     assert everything() == before
 
     forget_copies(settings)
     Rows().checkpoint(run, 500, triggered_at=OLD, final=True)
     way.cut()
-    assert str(cycle.advance(NOW)).startswith("Late rows of 13 August 2026 are not counted yet: s3://")
+    assert str(advance()).startswith("Late rows of 13 August 2026 are not counted yet: s3://")
     found = reading.checkpoints(run.job, [], None, upwards=True, limit=100)
     assert [each.checkpoint_id for each in found.checkpoints] == []
     assert [each.row.kind for each in found.unreadable] == ["checkpoints"]
     way.heal()
     assert rewriting.anything_late()
-    (late,) = rewriting._late(rewriting._touches())
+    (late,) = rewriting.late_months({OLD.date()})
     steps = rewriting.steps(late, mover)
     while next(steps) != "write":
         pass
@@ -125,14 +124,14 @@ def test_a_server_that_goes_away_in_the_middle_costs_nothing(run: Run, way: TcpP
     with pytest.raises((StorageError, OSError)):
         next(steps)
     way.heal()
-    assert cycle.advance(NOW) == done(WorkReason.ARCHIVED_LATE(count=1))
+    assert advance() == done(WorkReason.ARCHIVED_LATE(count=1))
     assert len(reading.checkpoints(run.job, [], None, upwards=True, limit=100).checkpoints) == 12
     assert not ArchivedFile.objects.exclude(problem="").exists()
 
 
 def test_a_full_disk_here_is_told_and_forgotten_when_there_is_room(run: Run, small_disk: Path, settings) -> None:
     """Remote files are copied to the local disk to be read."""
-    cycle.advance(NOW)
+    advance()
     settings.VAR_DIR = small_disk
     filler = small_disk / "filler"
     filler.write_bytes(bytes(shutil.disk_usage(small_disk).free))

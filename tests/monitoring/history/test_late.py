@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from monitoring.history.archive import cycle, reading, rewriting
+from monitoring.history.archive import reading, rewriting
 from monitoring.history.quantiles import quantiles
 from monitoring.history.sketches import K, merged
 from monitoring.history.sketches import quantiles as quantiles_of
 from monitoring.models import ArchivedFile, ArchivedState, Checkpoint, PartitionTouch, Rollup, Run, Savepoint
 from monitoring.reasons.work import WorkReason
 from tests.monitoring.conftest import Rows
-from tests.monitoring.history.archive_rows import NOW, OLD, fill
+from tests.monitoring.history.archive_rows import OLD, advance, fill
 from tests.monitoring.history.conftest import Pipeline
 from tests.monitoring.history.test_archive import ROOT, database_url
 from tests.monitoring.reported import NOTHING, done
@@ -70,7 +70,7 @@ def twins(old: Rows, pipeline: Pipeline, archive: Path) -> tuple[Run, Run]:
     keep(prompt)
     come_late(old, prompt)
     pipeline.run()
-    assert cycle.advance(NOW).done[0].code is WorkReason.ARCHIVED
+    assert advance().done[0].code is WorkReason.ARCHIVED
     assert not PartitionTouch.objects.exists()  # rows that stay in PostgreSQL do not count as late
     return late_one, prompt
 
@@ -82,7 +82,7 @@ def test_what_comes_late_is_counted_as_if_it_had_come_in_time(old: Rows, pipelin
     pipeline.run()
     assert figures(late_one) != figures(prompt)
     assert rewriting.anything_late()
-    assert cycle.advance(NOW) == TAKEN
+    assert advance() == TAKEN
     assert figures(late_one) == figures(prompt)
     archived = reading.table(late_one.job, [late_one.pk], OLD.replace(hour=0), OLD + timedelta(days=1))
     assert {5001, 5002, 5003, 5004} <= set(archived["checkpoint_id"].to_pylist())
@@ -91,7 +91,7 @@ def test_what_comes_late_is_counted_as_if_it_had_come_in_time(old: Rows, pipelin
         quantiles(prompt.job, *begun).counts,
         quantiles(prompt.job, *begun).total,
     )
-    assert cycle.advance(NOW) == NOTHING
+    assert advance() == NOTHING
     pipeline.offset = pipeline.reader.initialOffset()
     pipeline.run()
     assert figures(late_one) == figures(prompt)
@@ -100,7 +100,7 @@ def test_what_comes_late_is_counted_as_if_it_had_come_in_time(old: Rows, pipelin
 def test_a_job_of_which_the_day_had_nothing_is_counted(old: Rows, twins) -> None:
     run = old.run(old.job(twins[0].job.cluster), started_at=OLD)
     old.checkpoint(run, 1, triggered_at=OLD + 5 * SECOND, end_to_end_duration=3, final=True)
-    assert cycle.advance(NOW) == TAKEN
+    assert advance() == TAKEN
     (day,) = Rollup.objects.filter(job=run.job)
     assert (day.seconds, day.completed, day.duration_sum) == (86_400, 1, 3)
     assert quantiles(run.job, OLD.replace(hour=0), OLD + timedelta(days=1)).counts["completed"] == 1
@@ -142,13 +142,13 @@ def test_a_file_that_is_damaged_holds_nothing_else_up_and_is_told(old: Rows, arc
     next_day: datetime = OLD + timedelta(days=1)
     for run in twins:
         old.checkpoint(run, 6000, triggered_at=next_day, end_to_end_duration=5, final=True)
-    said = cycle.advance(NOW)
+    said = advance()
     taken, not_counted = said.done
     assert taken == WorkReason.ARCHIVED_LATE(count=2)
     assert str(not_counted).startswith("Late rows of 13 August 2026 are not counted yet: ")
     assert file.name in str(not_counted.args["why"])
     file.write_bytes(content)
-    assert cycle.advance(NOW) == TAKEN
+    assert advance() == TAKEN
     assert figures(late_one) == figures(prompt)
 
 
@@ -157,10 +157,10 @@ def test_what_comes_for_a_day_that_is_kept_no_more_is_shown_and_not_counted(
 ) -> None:
     late_one, _ = twins
     settings.ARCHIVE_KEPT = timedelta(days=95)
-    cycle.advance(NOW)
+    advance()
     before = figures(late_one)
     come_late(old, late_one)
-    assert cycle.advance(NOW) == NOTHING
+    assert advance() == NOTHING
     assert figures(late_one) == before
     assert not rewriting.anything_late()
     assert late_one.checkpoints.filter(checkpoint_id=5001).exists()

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from django.conf import settings
 from django.db import connection
 
+from checkpointing.jobs.launching.deployment import MASTER
 from monitoring.history import packing
 from monitoring.history.archive import location
 from monitoring.history.archive.kinds import KINDS
 from monitoring.models import ArchivedFile, ArchivedKind, ArchivedState
 from monitoring.reasons.reason import Reason
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _ROWS = """
 SELECT {columns} FROM {partition} k {joins} WHERE j.cluster_id = {cluster} AND k.{key} >= %s AND k.{key} < %s
@@ -64,10 +63,14 @@ class Mover:
         self._stack.close()
 
     @cached_property
-    def _spark(self) -> SparkSession:
+    def _spark(self) -> Any:
         from checkpointing.state_reading.session import existing_or_new_session
 
-        return self._stack.enter_context(existing_or_new_session(None))
+        # Spark's Python workers import this package.
+        path = [str(settings.BASE_DIR), os.environ.get("PYTHONPATH")]
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+        configuration = {MASTER: settings.SPARK_MASTER} if settings.SPARK_MASTER else {}
+        return self._stack.enter_context(existing_or_new_session(None, configuration))
 
     def move(
         self, month: Month, partition: str, slices: Sequence[Slice], replaced: Sequence[ArchivedFile] = ()

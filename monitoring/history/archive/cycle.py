@@ -19,6 +19,7 @@ from django.conf import settings
 from django.db import OperationalError, connection, transaction
 from django.db.models import QuerySet
 
+from checkpointing.storage.layout import is_temporary
 from monitoring.history.archive import archiving, location, parquet, rewriting, spans
 from monitoring.history.archive.moving import ChangedMeanwhile, Mover
 from monitoring.history.archive.spans import Span
@@ -129,7 +130,7 @@ def forget(now: datetime) -> Reason | None:
 
 
 def _remove(row: ArchivedFile) -> None:
-    """Remove the file, and its directory if only the manifest or nothing is left in it.
+    """Remove the file, also if it is unfinished, and its directory if only the manifest or nothing is left in it.
 
     The row is locked, so that a process that has just written the file notices its removal, and does not use it.
     """
@@ -138,12 +139,14 @@ def _remove(row: ArchivedFile) -> None:
         locked = ArchivedFile.objects.select_for_update().filter(pk=row.pk, state=row.state)
         if not locked.exists():
             return
-        files.remove_file(place)
+        directory, _, name = place.rpartition("/")
+        unfinished = [each for each in files.names(directory) if is_temporary(each) and name in each]
+        for each in (name, *unfinished):
+            files.remove_file(f"{directory}/{each}")
         if row.state == ArchivedState.GOING:
             locked.delete()
         else:
             locked.update(state=ArchivedState.REMOVED)
-    directory = place.rpartition("/")[0]
     if set(files.names(directory)) <= {location.MANIFEST}:
         files.remove_tree(directory)
 

@@ -14,6 +14,7 @@ from urllib.parse import quote
 import pytest
 from django.db import connection
 
+from checkpointing.storage.layout import temporary_name
 from monitoring.history.archive import archiving, cycle, spans
 from monitoring.history.archive.moving import ChangedMeanwhile, Mover
 from monitoring.history.forgetting import forget
@@ -257,3 +258,17 @@ def test_figures_of_any_time_are_told_as_before_from_roll_ups_and_the_archive(
     assert (days.counts, days.quantiles) == (before[0]["duration"].counts, before[0]["duration"].quantiles)
     with pytest.raises(NotRolledUp, match="it is missing"):
         told(job, asked[1:2], ["duration"], wanted)
+
+
+def test_an_unfinished_file_of_a_killed_process_is_removed(old: Rows, archive: Path) -> None:
+    path = "checkpoints/cluster=1/month=2026-08/a-0.parquet"
+    ArchivedFile.objects.create(
+        kind=ArchivedKind.CHECKPOINTS, cluster_id=1, month=OLD.date().replace(day=1), since=OLD, until=OLD, path=path,
+        rows=0, size=0, least_id=0, greatest_id=0, state=ArchivedState.GOING,
+    )  # fmt: skip
+    place = archive / path
+    place.parent.mkdir(parents=True)
+    place.with_name(temporary_name(place.name)).touch()
+    assert advance() == NOTHING
+    assert not place.parent.exists()
+    assert not ArchivedFile.objects.exists()

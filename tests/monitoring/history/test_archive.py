@@ -260,7 +260,7 @@ def test_figures_of_any_time_are_told_as_before_from_roll_ups_and_the_archive(
         told(job, asked[1:2], ["duration"], wanted)
 
 
-def test_an_unfinished_file_of_a_killed_process_is_removed(old: Rows, archive: Path) -> None:
+def test_an_unfinished_file_of_a_killed_process_is_removed(db: None, archive: Path) -> None:
     path = "checkpoints/cluster=1/month=2026-08/a-0.parquet"
     ArchivedFile.objects.create(
         kind=ArchivedKind.CHECKPOINTS, cluster_id=1, month=OLD.date().replace(day=1), since=OLD, until=OLD, path=path,
@@ -269,6 +269,6 @@ def test_an_unfinished_file_of_a_killed_process_is_removed(old: Rows, archive: P
     place = archive / path
     place.parent.mkdir(parents=True)
     place.with_name(temporary_name(place.name)).touch()
-    assert advance() == NOTHING
+    cycle.forget(NOW)
     assert not place.parent.exists()
     assert not ArchivedFile.objects.exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from monitoring.history.archive import archiving, cycle, reading, rewriting, spa
 from monitoring.history.archive.moving import Mover
 from monitoring.history.partitions import cover
 from monitoring.history.pipeline import moving
-from monitoring.models import ArchivedFile, ArchivedState, Run
+from monitoring.models import ArchivedFile, ArchivedKind, ArchivedState, Run
 from monitoring.reasons.work import WorkReason
 from tests.monitoring.conftest import Rows
 from tests.monitoring.history.archive_rows import NOW, OLD, TOLD, advance, everything, fill, take_partitions_back
@@ -76,7 +77,9 @@ def test_what_is_archived_afar_is_read_checked_and_merged_there(
         assert advance() == TOLD
     assert ArchivedFile.objects.filter(kind="checkpoints").count() == 3
     assert everything() == before
-    assert advance().done[0].code == WorkReason.FILES_MERGED
+    later = [cycle.advance(NOW + timedelta(days=30), budget_s=3600) for _ in range(6)]  # September begins
+    merged = [reason for report in later for reason in report.done if reason.code is WorkReason.FILES_MERGED]
+    assert merged == [WorkReason.FILES_MERGED(count=len(ArchivedKind))]
     assert everything() == before
     directory = f"{afar}/checkpoints/cluster={run.job.cluster_id}/month=2026-08"
     assert "manifest.json" in files_for(afar).names(directory)

@@ -72,7 +72,7 @@ def _written(span: Span, planned: Sequence[Slice]) -> set[tuple[object, ...]]:
     fit, unfit = set[tuple[object, ...]](), []
     for row in _files(span):
         key = (row.kind, row.cluster_id, row.since, row.until, row.rows)
-        if key in wanted and row.day not in touched.values():
+        if key in wanted and row.since.date() not in touched.values():
             fit.add(key)
         else:
             unfit.append(row.pk)
@@ -109,7 +109,7 @@ def write_manifests(directories: Collection[tuple[ArchivedKind, date, int]]) -> 
     for kind, day, cluster_id in sorted(directories):
         directory = location.directory_of(kind, day, cluster_id)
         if location.files().names(location.place(directory)):
-            rows = there.filter(kind=kind, day=day, cluster_id=cluster_id).order_by("since")
+            rows = there.filter(kind=kind, since__date=day, cluster_id=cluster_id).order_by("since")
             location.files().write_durably(location.place(f"{directory}/{location.MANIFEST}"), _manifest(list(rows)))
 
 

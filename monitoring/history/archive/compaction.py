@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from django.db import transaction
 from django.db.models import Count, Min
+from django.db.models.functions import TruncDate
 
 from monitoring.history.archive import location, parquet
 from monitoring.history.archive.archiving import write_manifests
@@ -34,7 +35,7 @@ class Small(NamedTuple):
 
 def next_small() -> Small | None:
     """Return the oldest files to merge. If a file of the directory cannot be read, none of them is merged."""
-    live = ArchivedFile.objects.filter(state=ArchivedState.LIVE)
+    live = ArchivedFile.objects.filter(state=ArchivedState.LIVE).annotate(day=TruncDate("since"))
     grouped = live.values_list("kind", "day", "cluster_id").annotate(least=Min("rows"), files=Count("pk"))
     several = grouped.filter(files__gt=1, least__lt=MOST_ROWS).order_by("day", "kind", "cluster_id")
     for kind, day, cluster, *_ in several:

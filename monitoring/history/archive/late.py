@@ -15,6 +15,7 @@ from datetime import UTC, date, datetime, time, timedelta
 import pyarrow as pa
 from django.db import connection, transaction
 from django.db.models import QuerySet
+from django.db.models.functions import TruncDate
 from pyarrow import compute as pc
 
 from monitoring.history.archive import counting, location, parquet
@@ -107,7 +108,8 @@ def _one(file: ArchivedFile, files: Sequence[ArchivedFile], midnight: datetime) 
 
 
 def _live() -> QuerySet[ArchivedFile]:
-    return ArchivedFile.objects.filter(kind=ArchivedKind.CHECKPOINTS, state=ArchivedState.LIVE)
+    live = ArchivedFile.objects.filter(kind=ArchivedKind.CHECKPOINTS, state=ArchivedState.LIVE)
+    return live.annotate(day=TruncDate("since"))
 
 
 def _clusters(midnight: datetime) -> list[int]:
@@ -156,4 +158,5 @@ def _counted(file: ArchivedFile, files: Sequence[ArchivedFile], merged: pa.Table
 
 def _rows(file: ArchivedFile, runs: Sequence[int]) -> pa.Table:
     """Return the file's rows of these runs. Raises Damaged."""
-    return parquet.told(file, lambda: parquet.rows_where(file, "run_id", runs))
+    found = parquet.whole(file, _KIND)
+    return found.filter(pc.is_in(found["run_id"], pa.array(runs, pa.int64())))

@@ -7,19 +7,18 @@ SHA-256 in the database. So a part can be read and verified without the rest of 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
-from pyarrow import compute as pc
 from pyarrow import parquet as pq
 
 from checkpointing.storage.checksums import sha256_of
 from monitoring.history.archive import location
-from monitoring.history.archive.kinds import KINDS, Kind
-from monitoring.models import ArchivedFile, ArchivedKind
+from monitoring.history.archive.kinds import Kind
+from monitoring.models import ArchivedFile
 from monitoring.reasons.archive import ArchiveReason
 from monitoring.reasons.columns import columns
 from monitoring.reasons.reason import Reason
@@ -39,6 +38,7 @@ class Unreadable(Exception):
         super().__init__(str(self.reason))
         self.row = row
         self.why = why
+        self.limit_s: float | None = None
 
 
 class Damaged(Unreadable):
@@ -148,29 +148,6 @@ def whole(row: ArchivedFile, kind: Kind) -> pa.Table:
         return found
 
     return told(row, read)
-
-
-def rows_where(row: ArchivedFile, column: str, wanted: Collection[int]) -> pa.Table:
-    """Return the rows whose `column` is one of `wanted`, with all columns, without a time limit.
-
-    It does not use the database. Raises OSError, ValueError, Differs.
-    """
-    return matching(verified(row), KINDS[ArchivedKind(row.kind)], column, wanted)
-
-
-def matching(path: Path, kind: Kind, column: str, wanted: Collection[int]) -> pa.Table:
-    """Return the rows whose `column` is one of `wanted`. Row groups that cannot contain such rows are not read."""
-    place = kind.schema.get_field_index(column)
-    with closing(_opened(path)) as file:
-        columns = [file.metadata.row_group(n).column(place) for n in range(file.num_row_groups)]
-        found = [n for n, each in enumerate(columns) if _may_have(each, wanted)]
-        read = file.read_row_groups(found, use_threads=False).cast(kind.schema)
-    return read.filter(pc.is_in(read[column], pa.array(sorted(wanted), pa.int64())))
-
-
-def _may_have(column: Any, wanted: Collection[int]) -> bool:
-    told = column.statistics
-    return told is None or not told.has_min_max or any(told.min <= value <= told.max for value in wanted)
 
 
 def _opened(path: Path) -> pq.ParquetFile:

@@ -119,7 +119,7 @@ def _row(draft: Draft, piece: Slice) -> ArchivedFile:
     return ArchivedFile(
         kind=piece.kind,
         cluster_id=piece.cluster_id,
-        day=piece.day,
+        month=piece.day.replace(day=1),
         since=piece.since,
         until=piece.until,
         path=f"{directory}/{piece.since:%H%M}-{digest[:16]}.parquet",

@@ -14,13 +14,13 @@ from django.utils.translation import gettext_noop as _
 from django.views.decorators.vary import vary_on_headers
 
 from dashboard.forms.history import HistoryForm
-from dashboard.queries.archived import find_checkpoint, find_operator, operators_of
 from dashboard.queries.detail import COLUMNS, exceptions_around, read_subtasks
+from dashboard.queries.finding import find_checkpoint, find_operator
 from dashboard.queries.history import Cursor, neighbours, newest_checkpoint, read_history, unreadable_text
 from dashboard.queries.waterfall import waterfall_of
 from dashboard.views.job import find_job, job_context
 from monitoring.diagnosis.asking import of_checkpoint
-from monitoring.history.archive.parquet import Unreadable
+from monitoring.history.rows import Unreadable, operators_of
 from monitoring.models import CheckpointStatus
 
 SUBTASKS_A_PAGE = 100

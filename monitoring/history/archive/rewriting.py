@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from django.db import connection, transaction
 from django.db.models import Count, Sum
 
-from monitoring.history.archive import parquet
+from monitoring.history.archive import parquet, reading
 from monitoring.history.archive.archiving import write_manifest
 from monitoring.history.archive.kinds import KINDS
 from monitoring.history.archive.moving import ChangedMeanwhile, Month, Mover, day_range, set_state
@@ -126,7 +126,7 @@ def _changed(
     runs = {run for run, *_ in rows}
     for file in files:
         path = parquet.checked(file, whole=True)
-        found = parquet.matching(path, _KIND, "run_id", runs).select([*_KIND.same, "changed_in"])
+        found = reading.rows_of(path, _KIND, reading.one_of("run_id", runs), [*_KIND.same, "changed_in"])
         archived |= {tuple(same): changed for *same, changed in zip(*found.to_pydict().values(), strict=True)}
     return sorted({(job, key[2].date()) for key, (changed, job) in rows.items() if archived.get(key) != changed})
 

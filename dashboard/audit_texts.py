@@ -73,6 +73,8 @@ _ACTIONS: dict[str, StrOrPromise | Callable[[Details], StrOrPromise]] = {
     "maintenance.end": _("ended the maintenance window"),
     "maintenance.plan": _("scheduled a maintenance window"),
     "incident.resolve": _("resolved the incident"),
+    "incident.reopen": _("reopened the incident"),
+    "incident.note": _("added a note to the incident"),
     "job.automation": lambda details: (
         _("changed the automation: %(changes)s") % {"changes": _changes(details.get("now"))}
     ),

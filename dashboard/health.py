@@ -20,10 +20,11 @@ class Level(Enum):
     """Levels of health, ordered by urgency. The page shows `word`, and a colour only in addition."""
 
     FAILING = (gettext_noop("failing"), 0)
-    DEGRADED = (gettext_noop("degraded"), 1)
-    UNKNOWN = (gettext_noop("unknown"), 2)
-    HEALTHY = (gettext_noop("healthy"), 3)
-    ENDED = (gettext_noop("ended"), 4)
+    OVERDUE = (gettext_noop("overdue"), 1)
+    DEGRADED = (gettext_noop("degraded"), 2)
+    UNKNOWN = (gettext_noop("unknown"), 3)
+    HEALTHY = (gettext_noop("healthy"), 4)
+    ENDED = (gettext_noop("ended"), 5)
 
     def __init__(self, word: str, urgency: int) -> None:
         self.word = word
@@ -115,6 +116,7 @@ class Health(NamedTuple):
     """The health of a job.
 
     `intervals` is the wait for the next completed checkpoint, in checkpoint intervals, or None if none is due.
+    `lateness` is the same wait in relation to the longest wait at which the job is not late: it is late above 1.
     """
 
     level: Level
@@ -122,6 +124,7 @@ class Health(NamedTuple):
     state_word: str  # Flink's name of the run's status, or "unknown"
     sentence: str  # a sentence about the problem, or "" without a problem
     intervals: float | None = None
+    lateness: float = 0.0
 
 
 def judge(facts: JobFacts, now: datetime) -> Health:
@@ -136,11 +139,32 @@ def judge_with_cluster(facts: JobFacts, unknown_reason: str, now: datetime) -> H
     state = RunState(facts.state)
     if facts.missing_since is not None and facts.attempt is None and not state.terminal:
         return Health(Level.UNKNOWN, Freshness.UNKNOWN, "unknown", _why_missing(now - facts.missing_since))
-    freshness, intervals = Freshness.ENDED, None
+    freshness, intervals, lateness = Freshness.ENDED, None, 0.0
     if not state.terminal:
-        freshness, intervals = _freshness(facts, now)
+        freshness, intervals, lateness = _freshness(facts, now)
     level, sentence = _level(facts, state, freshness, now)
-    return Health(level, freshness, facts.state, sentence, intervals)
+    return Health(level, freshness, facts.state, sentence, intervals, lateness)
+
+
+def urgency(facts: JobFacts, health: Health) -> tuple[int, bool, float, float, str, int]:
+    """Return a key that sorts jobs by urgency, the most urgent first.
+
+    The key is the level, then whether a critical incident is open, then how far the next checkpoint is overdue in
+    relation to the job's own limit, then the time since which no checkpoint has completed. Jobs without a late
+    checkpoint keep the order of their names, so that they do not move whenever a checkpoint completes.
+    """
+    critical = facts.worst_severity == Severity.CRITICAL
+    is_late = health.lateness > 1
+    waits = is_late or (health.level is Level.FAILING and health.freshness is Freshness.ENDED)
+    since = (facts.last_completed_at or facts.started_at) if waits else None
+    return (
+        health.level.urgency,
+        not critical,
+        -health.lateness if is_late else 0.0,
+        since.timestamp() if since else float("inf"),
+        facts.name.lower(),
+        facts.pk,
+    )
 
 
 def _why_missing(lasts: timedelta) -> str:
@@ -198,15 +222,17 @@ def _max_response_age(cluster: Cluster) -> timedelta:
 
 
 def _level_of_live(facts: JobFacts, freshness: Freshness, state: RunState, now: datetime) -> tuple[Level, str]:
+    is_overdue = freshness is Freshness.OVERDUE and state is RunState.RUNNING
     if facts.incidents:
         critical = facts.worst_severity == Severity.CRITICAL
-        return Level.FAILING if critical else Level.DEGRADED, facts.incident_sentence
+        lesser = Level.OVERDUE if is_overdue else Level.DEGRADED
+        return Level.FAILING if critical else lesser, facts.incident_sentence
     if state is not RunState.RUNNING:
         starting = state in (RunState.INITIALIZING, RunState.CREATED)
         text = _("The job is starting: %(state)s.") if starting else _("The job is not running: %(state)s.")
         return Level.DEGRADED, text % {"state": state.value}
     if freshness in (Freshness.LATE, Freshness.OVERDUE):
-        return Level.DEGRADED, _late_sentence(facts, now)
+        return Level.OVERDUE if is_overdue else Level.DEGRADED, _late_sentence(facts, now)
     return Level.HEALTHY, ""
 
 
@@ -220,22 +246,24 @@ def _late_sentence(facts: JobFacts, now: datetime) -> str:
     return _("No checkpoint for %(since)s (every %(interval)s expected).") % {"since": since, "interval": expected}
 
 
-def _freshness(facts: JobFacts, now: datetime) -> tuple[Freshness, float | None]:
-    """Return the freshness of a live run, and its wait for the next completed checkpoint in intervals.
+def _freshness(facts: JobFacts, now: datetime) -> tuple[Freshness, float | None, float]:
+    """Return the freshness of a live run, and its wait for the next completed checkpoint.
 
-    The wait is None if the job has no interval.
+    The wait is in intervals, and then in relation to the longest wait of a job that is not late. Without an interval,
+    it is None and 0.
     """
     completed, interval = facts.last_completed_at, facts.interval
     in_time = Freshness.FRESH if completed else Freshness.NONE
     if interval is None:
-        return in_time, None
+        return in_time, None, 0.0
     # The first checkpoint of a new run is due one interval after its start, however old that of the last run is.
     reference = max(moment for moment in (completed, facts.started_at) if moment)
     intervals = max(0.0, (now - reference) / interval)
     # Allow for the duration of the last checkpoint: the next one completes that long after its trigger.
     allowance = timedelta(milliseconds=facts.last_duration_ms or 0) / interval
+    lateness = intervals / (2 + allowance)
     if intervals <= 1 + allowance:
-        return in_time, intervals
-    if intervals <= 2 + allowance:
-        return Freshness.DUE, intervals
-    return Freshness.LATE if intervals <= 5 + allowance else Freshness.OVERDUE, intervals
+        return in_time, intervals, lateness
+    if lateness <= 1:
+        return Freshness.DUE, intervals, lateness
+    return Freshness.LATE if intervals <= 5 + allowance else Freshness.OVERDUE, intervals, lateness

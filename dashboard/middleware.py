@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.contrib import messages
@@ -13,9 +12,9 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import translation
 from django.utils.cache import patch_vary_headers
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 
+from dashboard.access.same_site import own_path
 from dashboard.api.errors import answer_of
 from dashboard.web_server import LARGEST_ANONYMOUS_BODY
 
@@ -107,14 +106,7 @@ def handle_expired_session(get_response: Answer) -> Answer:
             messages.warning(
                 request, _("Your session has expired and no action was taken. Log in and repeat the action.")
             )
-            return redirect_to_login(_page_of(request))
+            return redirect_to_login(own_path(request, request.headers.get("Referer", "")) or "/")
         return response
 
     return answer
-
-
-def _page_of(request: HttpRequest) -> str:
-    """Return the page from which the form was sent, or the fleet page if the browser does not send it."""
-    page = request.headers.get("Referer", "")
-    own = url_has_allowed_host_and_scheme(page, allowed_hosts={request.get_host()}, require_https=request.is_secure())
-    return urlsplit(page)._replace(scheme="", netloc="").geturl() if page and own else "/"

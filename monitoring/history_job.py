@@ -277,7 +277,8 @@ def _cancel(job: Job) -> CycleReport:
     if run is None:
         return CycleReport()
     _asked(job.cluster, partial(_cancelled, run.engine_job_id))
-    audit.record(audit.AUTOMATION, "job.cancel", f"job {job.name}", "WAYMARK_HISTORY_PIPELINE is off")
+    known = {"run": run.number, "engine_job_id": run.engine_job_id}
+    audit.record(audit.AUTOMATION, "job.cancel", f"job {job.name}", "WAYMARK_HISTORY_PIPELINE is off", **known)
     return CycleReport((WorkReason.PIPELINE_CANCELED(name=NAME),))
 
 

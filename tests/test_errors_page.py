@@ -32,7 +32,7 @@ WITHOUT_SECTION = (
     # actions of people on an incident, and its end
     *("alerts.acknowledged", "alerts.acknowledged-note", "alerts.snoozed", "alerts.snoozed-note"),
     *("alerts.snooze-over", "alerts.resolved", "alerts.resolved-by", "alerts.closed-by-hand", "alerts.released"),
-    *("alerts.hid-incidents", "alerts.test"),
+    *("alerts.hid-incidents", "alerts.test", "alerts.note", "alerts.reopened", "alerts.reopened-note"),
     # the reason for a start, and its snapshot
     *("recovery.*-asked", "recovery.*-asked-noted", "recovery.submitted", "recovery.run-scheduled"),
     *("recovery.failed", "recovery.failed-with", "recovery.unknown-to-engine", "recovery.unknown-to-engine-with"),

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from functools import cache
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from django.conf import settings
 from django.contrib.auth import logout
@@ -18,6 +19,7 @@ from django.utils import timezone
 from monitoring.models import Account
 
 _STARTED, _RENEWED = "began_at", "renewed_at"
+ZONE_COOKIE = "zone"  # static/dashboard/js/zone.js stores the time zone of the browser in it
 RENEW_EVERY = timedelta(minutes=10)  # sessions are not renewed at every request, as pages poll every few seconds
 Answer = Callable[[HttpRequest], HttpResponse]
 
@@ -45,7 +47,7 @@ def enforce_session_rules(get_response: Answer) -> Answer:
         account = _account(request)
         if request.user.is_authenticated and request.session.session_key and _is_over(request, account):
             logout(request)
-        with timezone.override(_zone(account)):
+        with timezone.override(_zone(request, account)):
             return get_response(request)
 
     return answer
@@ -86,11 +88,21 @@ def _moment(request: HttpRequest, name: str) -> datetime | None:
     return datetime.fromisoformat(text) if isinstance(text, str) else None
 
 
-def _zone(account: Account | None) -> ZoneInfo | None:
-    """Return the account's time zone, or None for the time zone of the server."""
+def _zone(request: HttpRequest, account: Account | None) -> ZoneInfo | None:
+    """Return the account's time zone, else that of the browser, or None for the time zone of the server.
+
+    The API does not depend on the browser.
+    """
     if account is None or not account.time_zone:
-        return None
+        name = request.COOKIES.get(ZONE_COOKIE, "")
+        return ZoneInfo(name) if name in _known_zones() and not request.path.startswith("/api/") else None
     try:
         return ZoneInfo(account.time_zone)
     except (ZoneInfoNotFoundError, ValueError):  # this machine no longer knows the time zone
         return None
+
+
+@cache
+def _known_zones() -> frozenset[str]:
+    """Return the names of all time zones. They are cached, because each call reads the directories of the machine."""
+    return frozenset(available_timezones())

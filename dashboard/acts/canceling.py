@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from dashboard.acts.intents import Intent
 from dashboard.acts.shown import ShownRun, check_shown_run
+from dashboard.language import rendered
 from monitoring import audit
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Unreachable
@@ -39,11 +41,13 @@ def cancel_job(job: Job, by: str, reason: str, intent: Intent, shown: ShownRun |
     check_shown_run(job, shown, timezone.now())
     run = _require_active_run(job)
     if not job.cluster.reachable:
-        raise NotCanceled("The cluster does not answer.")
+        raise NotCanceled(_("The cluster does not answer."))
     if attempt := job.restart_attempts.filter(state__in=_OPEN).first():
-        raise NotCanceled(f"Restart {attempt.epoch} is in progress. Cancel the restart, or wait until it ends.")
+        raise NotCanceled(
+            _("Restart %(epoch)s is in progress. Cancel the restart, or wait until it ends.") % {"epoch": attempt.epoch}
+        )
     if job.savepoints.filter(state__in=IN_FLIGHT).exists():
-        raise NotCanceled("A savepoint is in progress. Wait until it ends.")
+        raise NotCanceled(_("A savepoint is in progress. Wait until it ends."))
     # Write the entry before the request, so that after a crash the audit log shows that it may have been sent.
     audit.record(by, "job.cancel", f"job {job.name}", reason, run=run.number, engine_job_id=run.engine_job_id)
     intent.commit(run=run.pk)
@@ -60,9 +64,9 @@ def _find_earlier_run(job: Job, intent: Intent) -> Run | None:
 def _require_active_run(job: Job) -> Run:
     run = job.current_run
     if run is None:
-        raise NotCanceled("The job has never run.")
+        raise NotCanceled(_("The job has never run."))
     if not run.live or run.state == RunState.CANCELLING:
-        raise NotCanceled(f"The job is already {run.state}.")
+        raise NotCanceled(_("The job is already %(state)s.") % {"state": run.state})
     return run
 
 
@@ -76,5 +80,6 @@ def _send_cancel(job: Job, run: Run, by: str) -> None:
         return
     audit.record(by, "job.not-canceled", f"job {job.name}", "", run=run.number, why=str(answer))
     if isinstance(answer, Unreachable):
-        raise CancelUnknown(f"{answer} Waymark does not know whether the job was canceled.") from answer
-    raise NotCanceled(f"{answer} The job keeps running.") from answer
+        why = _("%(error)s Waymark does not know whether the job was canceled.")
+        raise CancelUnknown(why % {"error": rendered(answer.reason)}) from answer
+    raise NotCanceled(_("%(error)s The job keeps running.") % {"error": rendered(answer.reason)}) from answer

@@ -32,6 +32,12 @@ def save_rule(form: RuleForm, by: str, now: datetime) -> AlertRule:
     return rule
 
 
+def require_deletable(rule: AlertRule) -> None:
+    """Raise RuleRequired if the rule is the last one of its kind for all jobs."""
+    if is_default(rule):
+        raise RuleRequired(_("The last rule of this type for all jobs cannot be deleted. Disable it instead."))
+
+
 @transaction.atomic
 def remove_rule(rule: AlertRule, by: str) -> None:
     """Delete a rule.
@@ -39,8 +45,7 @@ def remove_rule(rule: AlertRule, by: str) -> None:
     Raises:
         RuleRequired: it is the last rule of its kind for all jobs.
     """
-    if is_default(rule):
-        raise RuleRequired(_("The last rule of this type for all jobs cannot be deleted. Disable it instead."))
+    require_deletable(rule)
     audit.record(by, "rule.remove", target_of(rule), kind=rule.kind, before=_values(rule))
     rule.delete()
 

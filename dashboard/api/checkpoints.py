@@ -32,6 +32,9 @@ class CheckpointsParams(PageParams):
     since: Moment | None = Field(None, description="Triggered at this time or later.")
     until: Moment | None = Field(None, description="Triggered before this time.")
     least_duration: int | None = Field(None, ge=0, lt=2**63, description="Minimum end to end duration in milliseconds.")
+    least_alignment: int | None = Field(
+        None, ge=0, lt=2**63, description="Minimum of the longest alignment of a subtask, in milliseconds."
+    )
     least_size: int | None = Field(None, ge=0, lt=2**63, description="Minimum full size in bytes.")
 
 

@@ -31,7 +31,7 @@ routes = router("Fleet")
 
 class JobsParams(PageParams):
     q: str = Field("", max_length=200, description="Part of the name of the job or cluster.")
-    level: Literal["", "failing", "degraded", "unknown", "healthy", "ended"] = ""
+    level: Literal["", "failing", "overdue", "degraded", "unknown", "healthy", "ended"] = ""
     cluster: str = Field("", max_length=100, description="The cluster's name.")
     labels: str = Field("", max_length=500, description="A label selector as in rules: `team=payments, env!=dev`.")
 

@@ -18,7 +18,7 @@ from dashboard.api.operations import answers, router
 from dashboard.api.paging import Listed, PageParams, page_of
 from dashboard.api.schemas.rows import IncidentDetailOut, IncidentOut
 from dashboard.api.typed import Body, Span, checked, filled
-from dashboard.forms.note import NoteForm, SnoozeForm
+from dashboard.forms.note import NoteForm, SnoozeForm, WrittenNoteForm
 from dashboard.queries.incidents import IncidentFilter, find_incidents
 from monitoring.alerts import lifecycle
 from monitoring.models import Incident
@@ -74,6 +74,21 @@ def resolve(request: HttpRequest, incident_id: int, body: NoteIn | None = None) 
     return _moved(incident_id, lambda found, now: lifecycle.resolve(found, actor_of(request), note, now))
 
 
+@routes.post("/incidents/{int:incident_id}/reopen", response=answers(IncidentOut), summary="Reopen an incident")
+def reopen(request: HttpRequest, incident_id: int, body: NoteIn | None = None) -> Incident:
+    """Reopen a resolved incident. Waymark notifies its channels as of a new incident."""
+    note = _checked_note(request, body)
+    return _moved(incident_id, lambda found, now: lifecycle.reopen(found, actor_of(request), note, now))
+
+
+@routes.post(
+    "/incidents/{int:incident_id}/note", response=answers(IncidentDetailOut), summary="Add a note to an incident"
+)
+def add_note(request: HttpRequest, incident_id: int, body: NoteIn | None = None) -> Incident:
+    note = _checked_note(request, body, WrittenNoteForm)
+    return _moved(incident_id, lambda found, now: lifecycle.annotate(found, actor_of(request), note, now))
+
+
 @routes.post("/incidents/{int:incident_id}/snooze", response=answers(IncidentOut), summary="Snooze an incident")
 def snooze(request: HttpRequest, incident_id: int, body: SnoozeIn | None = None) -> Incident:
     require(request, Role.OPERATOR)
@@ -84,16 +99,16 @@ def snooze(request: HttpRequest, incident_id: int, body: SnoozeIn | None = None)
     )
 
 
-def _checked_note(request: HttpRequest, body: NoteIn | None) -> str:
+def _checked_note(request: HttpRequest, body: NoteIn | None, form: type[NoteForm] = NoteForm) -> str:
     require(request, Role.OPERATOR)
-    return str(checked(NoteForm(filled(NoteForm(), body.given() if body else {}))).cleaned_data["note"])
+    return str(checked(form(filled(form(), body.given() if body else {}))).cleaned_data["note"])
 
 
 def _moved(incident_id: int, act: Callable[[Incident, datetime], None]) -> Incident:
     try:
         act(_find(incident_id), timezone.now())
-    except lifecycle.IncidentMovedOn as moved:
-        raise conflict(moved) from moved
+    except lifecycle.IncidentUnchanged as unchanged:
+        raise conflict(unchanged) from unchanged
     return _find(incident_id)
 
 

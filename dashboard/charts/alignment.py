@@ -42,6 +42,7 @@ def alignment_figure(grid: AlignmentGrid, span: Span) -> dict[str, Any]:
             _with_gaps([_tooltip(name, *cell) for cell in zip(grid.columns, line, strict=True)])
             for name, line in zip(names, grid.values, strict=True)
         ],
+        customdata=[_with_gaps([column.pk for column in grid.columns]) for _line in grid.values],
         hoverinfo="text",
         hoverongaps=False,
         ygap=2,

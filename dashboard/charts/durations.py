@@ -1,4 +1,4 @@
-"""The charts of durations: the phases of each checkpoint, and the delay until its barrier reached the last subtask."""
+"""The charts of durations: the phases of each checkpoint, and the longest alignment and start delay of its subtasks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,21 @@ import plotly.graph_objects as go
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as noop
 
-from dashboard.charts.figure import as_dict, duration_ticks, layout, marks, moment, time_axis, title_of
+from dashboard.charts.figure import (
+    above_axis,
+    as_dict,
+    duration_ticks,
+    layout,
+    marks,
+    moment,
+    time_axis,
+    title_of,
+    top_of_axis,
+)
 from dashboard.queries.series import AlignmentColumn, CheckpointPoint, Gap, RunStart, Span
 from monitoring.units import flink_duration_text
 
-# The phases of the subtask that acknowledged last, from the bottom of a bar to its top.
+# The phases of one of the last subtasks to acknowledge, from the bottom of a bar to its top.
 PHASES = (
     ("async", "asynchronous", noop("async")),
     ("sync", "sync", noop("sync")),
@@ -35,13 +45,17 @@ def durations_figure(
     rest = _bars("rest", completed, [unattributed(p) for p in completed], widths)
     broken = _bars("failed", failed, [p.duration or 0 for p in failed], widths)
     broken.marker.pattern.shape = "/"
+    # The page links a point to the checkpoint whose key is its `customdata`.
+    rest.customdata, broken.customdata = [p.pk for p in completed], [p.pk for p in failed]
     rest.hovertext, rest.hoverinfo = [_tooltip(p) for p in completed], "text"
     broken.hovertext, broken.hoverinfo = [_tooltip(p) for p in failed], "text"
-    highest = max((max(p.duration or 0, _phases(p)) for p in points), default=0)
+    heights = [(p.triggered_at, max(p.duration or 0, _phases(p))) for p in points]
+    highest = top_of_axis([height for _at, height in heights])
     shape = layout(barmode="stack", **marks(starts, span, gaps))
     shape["xaxis"] |= time_axis(span)
     shape["yaxis"] |= duration_ticks(max(highest, 10))
-    return as_dict([*stacked, rest, broken], shape)
+    above = above_axis(heights, shape["yaxis"], flink_duration_text)
+    return as_dict([*stacked, rest, broken, *above], shape)
 
 
 def unattributed(point: CheckpointPoint) -> int:
@@ -93,21 +107,38 @@ def _tooltip(point: CheckpointPoint) -> str:
 def delays_figure(
     points: Sequence[CheckpointPoint], starts: Sequence[RunStart], span: Span, gaps: Sequence[Gap] = ()
 ) -> dict[str, Any]:
-    """Return a line of the longest start delay in each checkpoint, which shows back-pressure first.
+    """Return a line of the longest start delay in each checkpoint, which shows back-pressure first."""
+    return _longest(points, starts, span, gaps, ("start", "start_delay_max", _("start delay")))
 
-    Each run has a separate line.
-    """
-    told = [p for p in points if p.start_delay_max is not None]
+
+def alignments_figure(
+    points: Sequence[CheckpointPoint], starts: Sequence[RunStart], span: Span, gaps: Sequence[Gap] = ()
+) -> dict[str, Any]:
+    """Return a line of the longest alignment of a subtask in each checkpoint."""
+    return _longest(points, starts, span, gaps, ("alignment", "alignment_max", _("alignment")))
+
+
+def _longest(
+    points: Sequence[CheckpointPoint],
+    starts: Sequence[RunStart],
+    span: Span,
+    gaps: Sequence[Gap],
+    drawn: tuple[str, str, str],
+) -> dict[str, Any]:
+    """Return a line for each run. `drawn` has the role of the lines, the field of a point and its label."""
+    role, field, label = drawn
+    told = [p for p in points if getattr(p, field) is not None]
     lines = [
         go.Scatter(
-            meta={"role": "start"},
+            meta={"role": role},
             x=[moment(p.triggered_at) for p in told if p.run_number == run],
-            y=[p.start_delay_max for p in told if p.run_number == run],
+            y=[getattr(p, field) for p in told if p.run_number == run],
+            customdata=[p.pk for p in told if p.run_number == run],
             mode="lines+markers" if len(told) <= 60 else "lines",
             line={"width": 2},
             marker={"size": 5},
             hovertext=[
-                f"{title_of(p)}<br>{_('start delay')} {flink_duration_text(p.start_delay_max)}"
+                f"{title_of(p)}<br>{label} {flink_duration_text(getattr(p, field))}"
                 for p in told
                 if p.run_number == run
             ],
@@ -117,5 +148,6 @@ def delays_figure(
     ]
     shape = layout(**marks(starts, span, gaps))
     shape["xaxis"] |= time_axis(span)
-    shape["yaxis"] |= duration_ticks(max([10, *(p.start_delay_max or 0 for p in told)]))
-    return as_dict(lines, shape)
+    waits = [(p.triggered_at, getattr(p, field)) for p in told]
+    shape["yaxis"] |= duration_ticks(max(10, top_of_axis([wait for _at, wait in waits])))
+    return as_dict([*lines, *above_axis(waits, shape["yaxis"], flink_duration_text)], shape)

@@ -15,6 +15,8 @@ from dashboard.queries.series import CheckpointPoint, Gap, RunStart, Span
 from monitoring.units import SHORT_DATE_AND_CLOCK, round_bytes_text, span_ms_text, time_text
 
 _LETTER = 1 / 150  # width of a letter as a share of the chart on a small laptop; phones show only the newest label
+_ENOUGH = 8  # with fewer values, an axis shows all of them
+_FAR = 3  # an axis ends at this multiple of the usual highest value
 _DURATION_STEPS = [
     *(m * 10**e for e in range(3) for m in (1, 2, 5)),
     *(s * 1000 for s in (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)),
@@ -69,6 +71,44 @@ def byte_ticks(highest: float, steps: int) -> dict[str, Any]:
 def _ticks(highest: float, step: float, text: Callable[[float], str]) -> dict[str, Any]:
     values = [step * n for n in range(1, max(1, ceil(highest / step)) + 1)][:8]
     return {"tickmode": "array", "tickvals": values, "ticktext": [text(v) for v in values], "range": [0, values[-1]]}
+
+
+def top_of_axis(values: Sequence[float | None], usual: Sequence[float | None] | None = None) -> float:
+    """Return the highest value that an axis shows, so that a few outliers do not flatten the other values.
+
+    `usual` has the values that must stay readable, by default all. The highest 2 % of them, at least one, may be
+    outliers.
+    """
+    highest = max((value for value in values if value), default=0)
+    known = sorted(value for value in (values if usual is None else usual) if value)
+    return min(highest, _FAR * known[-1 - max(1, len(known) // 50)]) if len(known) >= _ENOUGH else highest
+
+
+def above_axis(
+    points: Sequence[tuple[datetime, float | None]], axis: dict[str, Any], text: Callable[[float | None], str]
+) -> list[Any]:
+    """Return a trace of triangles at the top of the axis for values above it, or no trace. Its note says so."""
+    top = axis["range"][1]
+    above = [(at, value) for at, value in points if value is not None and value > top]
+    if not above:
+        return []
+    note = _("Triangles: values above the axis, up to %(highest)s.") % {"highest": text(max(v for _at, v in above))}
+    return [
+        go.Scatter(
+            meta={"role": "above", "note": note},
+            x=[moment(at) for at, _value in above],
+            y=[top] * len(above),
+            mode="markers",
+            marker={"symbol": "triangle-up", "size": 9},
+            cliponaxis=False,
+            hoverinfo="skip",
+        )
+    ]
+
+
+def note_of(figure: dict[str, Any]) -> str:
+    """Return the note about values above the axis, or an empty text."""
+    return next((trace["meta"]["note"] for trace in figure["data"] if trace["meta"].get("note")), "")
 
 
 def marks(starts: Sequence[RunStart], span: Span, gaps: Sequence[Gap] = ()) -> dict[str, Any]:

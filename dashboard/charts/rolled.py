@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 import plotly.graph_objects as go
 from django.utils.translation import gettext as _
 
-from dashboard.charts.figure import as_dict, byte_ticks, clock_of, duration_ticks, layout, marks, moment, time_axis
+from dashboard.charts.figure import (
+    above_axis,
+    as_dict,
+    byte_ticks,
+    clock_of,
+    duration_ticks,
+    layout,
+    marks,
+    moment,
+    time_axis,
+    top_of_axis,
+)
 from dashboard.queries.rolled import RolledPoint
 from dashboard.queries.series import Gap, RunStart, Span
 from monitoring.history.quantiles import Told
@@ -19,6 +31,7 @@ FIGURES = {
     "durations": ("duration",),
     "sizes": ("state_size", "checkpointed_size"),
     "moved": ("processed",),
+    "alignments": ("alignment",),
     "delays": ("start_delay",),
 }
 _IN_BYTES = ("sizes", "moved")
@@ -39,10 +52,13 @@ def rolled_figure(
         _line("median", points, [each.figures[figure].quantiles[0.5] for each in points], 2),
     ]
     traces[0].hovertext, traces[0].hoverinfo = [_tooltip(each, figure, text) for each in points], "text"
-    if name == "durations":
-        traces.append(_failures(points))
-    highest = max((each.figures[figure].maximum or 0 for each in points), default=0)
+    longest, p95 = [each.figures[figure].maximum for each in points], [each.figures[figure].p95 for each in points]
+    highest = top_of_axis(longest, p95)
     shape["yaxis"] |= byte_ticks(highest or 1024, 3) if name in _IN_BYTES else duration_ticks(max(highest, 10))
+    middles = [_middle(each) for each in points]
+    traces += above_axis(list(zip(middles, longest, strict=True)), shape["yaxis"], text)
+    if name == "durations":
+        traces += _failures(points, shape, span)
     return as_dict(traces, shape)
 
 
@@ -70,7 +86,7 @@ def _sizes(points: Sequence[RolledPoint], shape: dict[str, Any]) -> dict[str, An
 def _line(role: str, points: Sequence[RolledPoint], values: Sequence[float | None], width: int) -> Any:
     return go.Scatter(
         meta={"role": role},
-        x=[moment(each.start + (each.end - each.start) / 2) for each in points],
+        x=[moment(_middle(each)) for each in points],
         y=list(values),
         mode="lines" if len(points) > 1 else "markers",
         line={"width": width},
@@ -78,14 +94,33 @@ def _line(role: str, points: Sequence[RolledPoint], values: Sequence[float | Non
     )
 
 
-def _failures(points: Sequence[RolledPoint]) -> Any:
-    """Return markers on the axis for the hours or days with failed checkpoints."""
+def _middle(point: RolledPoint) -> datetime:
+    return point.start + (point.end - point.start) / 2
+
+
+def _failures(points: Sequence[RolledPoint], shape: dict[str, Any], span: Span) -> list[Any]:
+    """Return bars with the number of failed checkpoints of each hour or day, in a lane below, or no trace."""
     some = [each for each in points if each.count("failed")]
-    trace = _line("failed", some, [0] * len(some), 0)
-    trace.mode, trace.marker = "markers", {"symbol": "triangle-up", "size": 7}
-    trace.hovertext = [_("%(failed)s failed") % {"failed": f"{each.count('failed'):,}"} for each in some]
-    trace.hoverinfo = "text"
-    return trace
+    if not some:
+        return []
+    most = max(each.count("failed") for each in some)
+    ticks = {"tickmode": "array", "tickvals": [most], "ticktext": [f"{most:,}"], "range": [0, most * 1.1]}
+    shape["xaxis"] |= {"anchor": "y2"}
+    shape["yaxis2"] = shape["yaxis"] | {"domain": [0, 0.2]} | ticks
+    shape["yaxis"] |= {"domain": [0.28, 1]}
+    least = (span.end - span.start) / 300  # the least visible width
+    return [
+        go.Bar(
+            meta={"role": "failed"},
+            x=[moment(_middle(each)) for each in some],
+            y=[each.count("failed") for each in some],
+            width=[max((each.end - each.start) * 0.84, least) / timedelta(milliseconds=1) for each in some],
+            marker={"line": {"width": 0}},
+            hovertext=[_("%(failed)s failed") % {"failed": f"{each.count('failed'):,}"} for each in some],
+            hoverinfo="text",
+            yaxis="y2",
+        )
+    ]
 
 
 def _tooltip(point: RolledPoint, figure: str, text: Callable[[float | None], str]) -> str:

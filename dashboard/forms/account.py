@@ -128,7 +128,7 @@ class PreferencesForm(forms.Form):
     def __init__(self, *args: Any, server: str, **options: Any) -> None:
         super().__init__(*args, **options)
         choices = [
-            ("", _("time zone of the server (%(zone)s)") % {"zone": server}),
+            ("", _("time zone of the browser, or of the server (%(zone)s)") % {"zone": server}),
             *((name, name.replace("_", " ")) for name in zones()),
         ]
         self.fields["time_zone"].choices = choices  # type: ignore[attr-defined]

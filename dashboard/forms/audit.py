@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import date, datetime, time, timedelta
+from typing import Any
 
 from django import forms
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from dashboard.queries.audit import AuditFilter
+from dashboard.time_zone import show_zone
 
 _KINDS = (
     ("", _("everything")),
@@ -37,6 +39,11 @@ class AuditForm(forms.Form):
     action = forms.ChoiceField(choices=_KINDS, required=False, label=_("Category"))
     since = forms.DateField(required=False, label=_("From"), widget=forms.DateInput(attrs=_DAY, format="%Y-%m-%d"))
     until = forms.DateField(required=False, label=_("To"), widget=forms.DateInput(attrs=_DAY, format="%Y-%m-%d"))
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        for name in ("since", "until"):
+            show_zone(self.fields[name])
 
     def chosen(self) -> AuditFilter:
         """Return the valid filters. Days are in the reader's time zone, and the last day is included."""

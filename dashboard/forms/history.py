@@ -12,6 +12,7 @@ from monitoring.alerts.kinds.base import Number, Unit
 from monitoring.models import CheckpointStatus
 
 _DURATION = Number("Min. duration", Unit.MILLISECONDS, default=None, least=0, most=30 * 86_400_000)
+_ALIGNMENT = Number("Min. alignment", Unit.MILLISECONDS, default=None, least=0, most=30 * 86_400_000)
 _SIZE = Number("Min. full size", Unit.BYTES, default=None, least=0, most=2**60)
 TYPES = [("", _("any type")), *((kind, _(label)) for kind, label in KINDS.items())]
 
@@ -26,11 +27,13 @@ class HistoryForm(WindowForm):
         choices=TYPES,
     )
     took = MeasureField(_DURATION, required=False, label=_("Min. duration"))
+    alignment = MeasureField(_ALIGNMENT, required=False, label=_("Min. alignment"))
     size = MeasureField(_SIZE, required=False, label=_("Min. full size"))
 
     def __init__(self, *args: object, **options: object) -> None:
         super().__init__(*args, **options)
         self.fields["took"].widget.attrs["placeholder"] = "2 s"
+        self.fields["alignment"].widget.attrs["placeholder"] = "500 ms"
         self.fields["size"].widget.attrs["placeholder"] = "500 MB"
 
     @property
@@ -45,5 +48,6 @@ class HistoryForm(WindowForm):
             since=found.get("since"),
             until=found.get("until"),
             least_duration=found.get("took"),
+            least_alignment=found.get("alignment"),
             least_size=found.get("size"),
         )

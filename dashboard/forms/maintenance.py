@@ -12,13 +12,15 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
+from dashboard.forms.named_job import HINT, MISSING, find_named_job
 from dashboard.forms.spans import SpanField
+from dashboard.time_zone import show_zone
 from monitoring.alerts.selector import BadSelector, parse
 from monitoring.models import Cluster, Job, MaintenanceWindow
 
 LONGEST_S = 30 * 86_400
 SCOPES = (("job", _("One job")), ("cluster", _("A cluster and its jobs")), ("selector", _("Jobs by label")))
-_MISSING = {"job": _("Enter a job."), "cluster": _("Select a cluster."), "selector": _("Enter at least one label.")}
+_MISSING = {"job": MISSING, "cluster": _("Select a cluster."), "selector": _("Enter at least one label.")}
 
 
 class MaintenanceForm(forms.Form):
@@ -30,7 +32,7 @@ class MaintenanceForm(forms.Form):
         max_length=600,
         label=_("Job"),
         widget=forms.TextInput(attrs={"list": "jobs", "autocomplete": "off"}),
-        help_text=_("The name of the job. If several clusters have a job of this name: cluster/job."),
+        help_text=HINT,
     )
     cluster = forms.ModelChoiceField(Cluster.objects.all(), required=False, label=_("Cluster"), empty_label=_("select"))
     selector = forms.CharField(
@@ -62,7 +64,8 @@ class MaintenanceForm(forms.Form):
 
     def __init__(self, *args: Any, jobs: QuerySet[Job], **options: Any) -> None:
         super().__init__(*args, **options)
-        self._jobs = jobs.select_related("cluster")
+        show_zone(self.fields["starts_at"])
+        self._jobs = jobs
 
     def clean_selector(self) -> str:
         text = str(self.cleaned_data["selector"]).strip()
@@ -78,7 +81,10 @@ class MaintenanceForm(forms.Form):
         if scope in ("job", "cluster", "selector") and not cleaned.get(scope) and scope not in self.errors:
             self.add_error(scope, _MISSING[scope])
         elif scope == "job" and scope not in self.errors:
-            self._find_job(str(cleaned["job"]).strip())
+            try:
+                cleaned["found_job"] = find_named_job(self._jobs, str(cleaned["job"]))
+            except ValidationError as problem:
+                self.add_error("job", problem)
         return cleaned
 
     def clean_starts_at(self) -> datetime | None:
@@ -103,19 +109,3 @@ class MaintenanceForm(forms.Form):
             ends_at=starts_at + timedelta(seconds=cleaned["lasts"]),
             created_by=by,
         )
-
-    def _find_job(self, text: str) -> None:
-        found = list(self._jobs.filter(name=text)[:2])
-        if not found and "/" in text:
-            cluster, _slash, name = text.partition("/")
-            found = list(self._jobs.filter(name=name, cluster__name=cluster)[:2])
-        if not found:
-            self.add_error("job", _("There is no job named %(text)s.") % {"text": repr(text)})
-        elif len(found) > 1:
-            self.add_error(
-                "job",
-                _("Several clusters have a job named %(text)s. Enter %(name)s/%(text2)s.")
-                % {"text": repr(text), "name": found[0].cluster.name, "text2": text},
-            )
-        else:
-            self.cleaned_data["found_job"] = found[0]

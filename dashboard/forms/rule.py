@@ -13,19 +13,22 @@ from django.utils.translation import gettext_lazy as _
 
 from dashboard.forms.choices import in_language
 from dashboard.forms.measures import field_of
+from dashboard.forms.named_job import HINT, MISSING, find_named_job
 from dashboard.forms.spans import SpanField
 from monitoring.alerts import selector
 from monitoring.alerts.kinds.base import Kind, Subject, Terms
 from monitoring.alerts.scope import terms_of
-from monitoring.models import AlertRule, Channel, RuleScope, Severity
+from monitoring.models import AlertRule, Channel, Job, RuleScope, Severity
 
 _DAY = 86_400
+_ONE_JOB = (RuleScope.JOB.value, _("One job"))
 _SCOPES = ((RuleScope.EVERYTHING.value, _("All jobs")), (RuleScope.SELECTOR.value, _("Jobs by label")))
 
 
 class RuleForm(forms.Form):
     """The form for `rule`, whose type is fixed. `apply` changes the rule, and the caller saves it."""
 
+    _offered_jobs: QuerySet[Job]
     name = forms.CharField(max_length=100, label=_("Name"), help_text=_("Shown in lists."))
     scope = forms.ChoiceField(choices=_SCOPES, widget=forms.RadioSelect, label=_("Applies to"))
     selector = forms.CharField(
@@ -102,6 +105,31 @@ class RuleForm(forms.Form):
         """Offer only these channels, because an account that may not select channels must not see other names."""
         self.fields["channels"].queryset = offered  # type: ignore[attr-defined]
 
+    def offer_jobs(self, offered: QuerySet[Job], *, only: bool = False) -> None:
+        """Offer one of these jobs as the scope of a new rule. With `only`, offer no wider scope."""
+        if self.rule.pk is not None or "scope" not in self.fields:
+            return
+        self._offered_jobs = offered
+        self.fields["scope"].choices = [_ONE_JOB] if only else [*_SCOPES, _ONE_JOB]
+        if only:
+            self.initial["scope"] = RuleScope.JOB.value
+        suggested = forms.TextInput(attrs={"list": "jobs", "autocomplete": "off"})
+        self.fields["job"] = forms.CharField(
+            required=False, max_length=600, label=_("Job"), widget=suggested, help_text=HINT
+        )
+        if self._is_for_one_job:
+            self.fields["name"].required = False
+
+    @property
+    def watched_job(self) -> Job | None:
+        """Return the job of the rule, also that of a new rule whose form is valid."""
+        chosen: Job | None = getattr(self, "cleaned_data", {}).get("found_job")
+        return self.rule.job or chosen
+
+    @property
+    def _is_for_one_job(self) -> bool:
+        return "job" in self.fields and self.data.get("scope") == RuleScope.JOB
+
     def _superfluous(self) -> list[str]:
         if self.rule.job_id is not None:
             return ["name", "scope", "selector"]
@@ -124,6 +152,8 @@ class RuleForm(forms.Form):
         return text
 
     def clean_name(self) -> str:
+        if self._is_for_one_job:
+            return ""
         name: str = self.cleaned_data["name"].strip()
         if AlertRule.objects.filter(job=None, name=name).exclude(pk=self.rule.pk).exists():
             raise ValidationError(_("Another rule has this name. Choose a different name."))
@@ -132,17 +162,34 @@ class RuleForm(forms.Form):
     def clean_severity(self) -> str:
         severity: str = self.cleaned_data["severity"]
         if self.rule.job_id is not None:
-            same = AlertRule.objects.filter(job=self.rule.job_id, kind=self.kind.name, severity=severity)
-            if same.exclude(pk=self.rule.pk).exists():
-                raise ValidationError(_("The job already has a rule of this type and severity."))
+            self._require_unused(self.rule.job_id, severity)
         return severity
+
+    def _require_unused(self, job_id: int, severity: str) -> None:
+        same = AlertRule.objects.filter(job=job_id, kind=self.kind.name, severity=severity)
+        if same.exclude(pk=self.rule.pk).exists():
+            raise ValidationError(_("The job already has a rule of this type and severity."))
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         lead, keeps = cleaned.get("lead_s"), cleaned.get("threshold")
         if lead is not None and keeps is not None and lead >= keeps:
             self.add_error("lead_s", _("Enter less time than the source keeps data."))
+        if self._is_for_one_job and "job" not in self.errors:
+            self._find_job(cleaned)
         return cleaned
+
+    def _find_job(self, cleaned: dict[str, Any]) -> None:
+        field = "job"
+        try:
+            if not cleaned["job"].strip():
+                raise ValidationError(MISSING)
+            cleaned["found_job"] = found = find_named_job(self._offered_jobs, cleaned["job"])
+            field = "severity"
+            if "severity" in cleaned:
+                self._require_unused(found.pk, cleaned["severity"])
+        except ValidationError as problem:
+            self.add_error(field, problem)
 
     @property
     def terms(self) -> Terms:
@@ -153,6 +200,8 @@ class RuleForm(forms.Form):
     def apply(self) -> AlertRule:
         """Set the values of the form, except channels, on the rule without saving it."""
         cleaned, rule = self.cleaned_data, self.rule
+        if "found_job" in cleaned:
+            rule.job = cleaned["found_job"]
         rule.threshold, rule.window_s = cleaned.get("threshold"), cleaned.get("window_s")
         rule.parameters = self._parameters()
         names = ["name", "selector", "open_hold_s", "close_hold_s", "flap_opens", "flap_window_s"]

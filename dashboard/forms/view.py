@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from monitoring.models import SavedView
 
-KEPT = ("q", "state", "cluster", "labels")
+KEPT = ("q", "state", "cluster", "labels", "sort", "order", "ended", "group")
 MOST = 30
 
 

@@ -10,6 +10,8 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext_lazy as _
 
+from dashboard.time_zone import show_zone
+
 MOST_RUNS = 2**31 - 1
 
 
@@ -51,6 +53,8 @@ class WindowForm(forms.Form):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **({"label_suffix": ""} | options))
+        for name in ("since", "until"):
+            show_zone(self.fields[name])
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data

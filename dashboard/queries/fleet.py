@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -12,13 +12,15 @@ from typing import Any, NamedTuple
 from django.core.paginator import Paginator
 
 from dashboard.access.reach import FULL_REACH, Reach
-from dashboard.health import Freshness, Health, JobFacts, Level, judge_with_cluster, why_unknown
+from dashboard.health import Health, JobFacts, Level, judge_with_cluster, urgency, why_unknown
 from dashboard.queries.facts import gather_facts, jobs_with_runs, select
-from dashboard.queries.fleet_facts import read_fleet_facts
+from dashboard.queries.fleet_facts import label_keys, read_fleet_facts
+from dashboard.sorting import Sort
 from monitoring.alerts.scope import labels_of
 from monitoring.alerts.selector import BadSelector, Selector, parse
 from monitoring.models import Cluster, Job, SavepointState
 
+SORTABLE = ("name", "state", "completed", "duration", "size", "savepoint", "failures")
 PAGE_SIZE = 50
 PAGES_AT_ONCE = 6  # the most pages in one list: each refresh renders the whole list, so more would be slow
 SPARK_POINTS = 40
@@ -120,12 +122,20 @@ class FleetPage:
 @dataclass(frozen=True)
 class Fleet:
     shown: FleetPage
-    strip: list[JobRow]
+    strip: list[JobRow]  # the matching jobs that have not ended, or all if each of them has ended
     counts: dict[Level, int]
-    freshness: dict[Freshness, int]
+    levels: dict[Level, int]  # the number of jobs in `strip` by level
     clusters: list[Cluster]
     known_jobs: int  # the number of jobs without any filter
-    matching: list[JobRow] = field(default_factory=list)  # jobs of all pages, without figures, the most urgent first
+    label_keys: list[str] = field(default_factory=list)  # the labels by which the list can be grouped
+    groups: dict[str, Counter[Level]] = field(default_factory=dict)  # listed jobs by label value and level
+    ended: int = 0  # the number of matching jobs that have ended
+    matching: list[JobRow] = field(default_factory=list)  # jobs of all pages, without figures, in the order of the list
+
+    @property
+    def folded(self) -> bool:
+        """Return whether the list leaves out jobs that have ended."""
+        return self.ended > 0 and self.shown.count == sum(self.levels.values()) and Level.ENDED not in self.levels
 
     @property
     def silent_clusters(self) -> list[Cluster]:
@@ -141,7 +151,9 @@ class Selection:
     """The filters and pages of a request.
 
     `level` is the word of a Level, and `labels` a selector as in rules. `upto` is the last shown page, if it is not
-    `page`.
+    `page`. `sort` is one of SORTABLE; otherwise the most urgent job comes first. Without `ended`, jobs that have ended
+    are left out, unless all matching jobs have ended or `level` selects them. `group` is the key of a label: jobs with
+    the same value are listed together.
     """
 
     text: str = ""
@@ -150,6 +162,14 @@ class Selection:
     labels: str = ""
     page: str = "1"
     upto: str = ""
+    sort: str = ""
+    order: str = ""
+    ended: bool = True
+    group: str = ""
+
+    @property
+    def sorting(self) -> Sort:
+        return Sort.parse({"sort": self.sort, "order": self.order}, SORTABLE, "")
 
     @cached_property
     def selector(self) -> Selector | None:
@@ -177,14 +197,20 @@ def read_fleet(chosen: Selection, now: datetime, reach: Reach = FULL_REACH) -> F
     clusters = list(reach.narrow_clusters(Cluster.objects.filter(archived_at=None)))
     all_rows = _read_all_rows(now, reach)
     matching = _matching(all_rows, chosen)
+    active = _without_ended(matching)
+    groups = _grouped(_sorted(_listed(matching, chosen), chosen.sorting, now), chosen.group)
+    listed = [row for rows in groups.values() for row in rows]
     return Fleet(
-        shown=_build_page(matching, chosen, now),
-        strip=sorted(matching, key=lambda row: (row.facts.cluster.name, row.facts.name)),
+        shown=_build_page(listed, chosen, now),
+        strip=sorted(active, key=lambda row: (row.facts.cluster.name, row.facts.name)),
         counts=Counter(row.health.level for row in all_rows),
-        freshness=Counter(row.health.freshness for row in matching),
+        levels=Counter(row.health.level for row in active),
         clusters=clusters,
         known_jobs=len(all_rows),
-        matching=matching,
+        label_keys=label_keys(row.facts for row in all_rows),
+        groups={value: Counter(row.health.level for row in rows) for value, rows in groups.items()},
+        ended=sum(row.health.level is Level.ENDED for row in matching),
+        matching=listed,
     )
 
 
@@ -198,12 +224,12 @@ def _build_page(matching: list[JobRow], chosen: Selection, now: datetime) -> Fle
 
 
 def matching_jobs(chosen: Selection, now: datetime, reach: Reach) -> list[int]:
-    """Return the ids of the matching jobs of all pages."""
-    return [row.facts.pk for row in _matching(_read_all_rows(now, reach), chosen)]
+    """Return the ids of the jobs on all pages of the list."""
+    return _ids(_listed(_matching(_read_all_rows(now, reach), chosen), chosen))
 
 
 def read_matching_rows(chosen: Selection, now: datetime, reach: Reach) -> list[JobRow]:
-    return with_figures(_matching(_read_all_rows(now, reach), chosen), now)
+    return with_figures(_sorted(_matching(_read_all_rows(now, reach), chosen), chosen.sorting, now), now)
 
 
 def _read_all_rows(now: datetime, reach: Reach) -> list[JobRow]:
@@ -213,12 +239,67 @@ def _read_all_rows(now: datetime, reach: Reach) -> list[JobRow]:
     clusters = {facts.cluster.id: facts.cluster for facts in found}
     unknown_reasons = {pk: why_unknown(cluster, now) for pk, cluster in clusters.items()}
     rows = [JobRow(facts, judge_with_cluster(facts, unknown_reasons[facts.cluster.id], now)) for facts in found]
-    rows.sort(key=lambda row: (row.health.level.urgency, row.facts.name.lower(), row.facts.pk))
+    rows.sort(key=lambda row: urgency(row.facts, row.health))
     return rows
 
 
 def _matching(rows: list[JobRow], chosen: Selection) -> list[JobRow]:
     return [row for row in rows if _matches(row, chosen)] if chosen.narrows else rows
+
+
+def _without_ended(rows: list[JobRow]) -> list[JobRow]:
+    """Return the jobs that have not ended, or all jobs if each of them has ended."""
+    return [row for row in rows if row.health.level is not Level.ENDED] or rows
+
+
+def _listed(rows: list[JobRow], chosen: Selection) -> list[JobRow]:
+    return rows if chosen.ended else _without_ended(rows)
+
+
+def _sorted(rows: list[JobRow], sort: Sort, now: datetime) -> list[JobRow]:
+    """Return the rows in the order of a column. Rows with the same value keep the order of their urgency."""
+    return sort.apply(rows, _value_of(sort.field, rows, now)) if sort.field else rows
+
+
+def _grouped(rows: list[JobRow], key: str) -> dict[str, list[JobRow]]:
+    """Return the rows by the value of a label, in the order of the first row of each group.
+
+    Without a key, there is one group. Jobs without the label are the last group.
+    """
+    if not key:
+        return {"": rows}
+    groups: dict[str, list[JobRow]] = {}
+    for row in rows:
+        groups.setdefault(label_of(row, key), []).append(row)
+    without = groups.pop("", [])
+    return groups | ({"": without} if without else {})
+
+
+def label_of(row: JobRow, key: str) -> str:
+    """Return the value of a label of the job or its cluster, or "" if neither has it."""
+    return labels_of(row.facts.job.name, row.facts.job.labels, row.facts.cluster).get(key, "")
+
+
+def _value_of(field: str, rows: list[JobRow], now: datetime) -> Callable[[JobRow], Any]:
+    """Return the function that reads the value of a column as it is shown: an age instead of a time."""
+    match field:
+        case "name":
+            return lambda row: row.facts.name.lower()
+        case "state":
+            return lambda row: row.health.state_word
+        case "completed":
+            return lambda row: row.facts.last_completed_at and now - row.facts.last_completed_at
+        case "duration":
+            return lambda row: row.facts.last_duration_ms
+        case "size":
+            return lambda row: row.facts.state_size
+        case "savepoint":
+            ages = {pk: now - at for pk, at in _newest_savepoints(_ids(rows)).items()}
+            return lambda row: ages.get(row.facts.pk)
+        case "failures":
+            failed = _failures_per_day(_ids(rows), now)
+            return lambda row: failed[row.facts.pk].total() if row.facts.pk in failed else 0
+    raise ValueError(f"The fleet has no column {field!r}.")
 
 
 def _matches(row: JobRow, chosen: Selection) -> bool:
@@ -241,17 +322,31 @@ def with_full_facts(rows: Iterable[JobRow], now: datetime) -> list[JobRow]:
 
 
 def with_figures(rows: list[JobRow], now: datetime) -> list[JobRow]:
-    ids = [row.facts.pk for row in rows]
-    hour, week = now - timedelta(hours=1), now - timedelta(days=DAYS)
+    ids, hour = _ids(rows), now - timedelta(hours=1)
     recent = {r["job_id"]: r for r in select(_RECENT, [ids, hour, hour, SPARK_POINTS])}
-    savepoints = {r["job_id"]: r["completed_at"] for r in select(_SAVEPOINTS, [ids, SavepointState.COMPLETED.value])}
-    failed: dict[int, Counter[int]] = {}
-    for r in select(_FAILED_PER_DAY, [now, ids, week, week]):
-        failed.setdefault(r["job_id"], Counter())[r["days_ago"]] += r["failed"]
+    savepoints, failed = _newest_savepoints(ids), _failures_per_day(ids, now)
     return [
         row._replace(figures=_figures(recent.get(pk, {}), failed.get(pk, Counter()), savepoints.get(pk)))
         for pk, row in zip(ids, rows, strict=True)
     ]
+
+
+def _ids(rows: Iterable[JobRow]) -> list[int]:
+    return [row.facts.pk for row in rows]
+
+
+def _newest_savepoints(ids: list[int]) -> dict[int, datetime]:
+    """Return the time of the newest completed savepoint by job."""
+    return {r["job_id"]: r["completed_at"] for r in select(_SAVEPOINTS, [ids, SavepointState.COMPLETED.value])}
+
+
+def _failures_per_day(ids: list[int], now: datetime) -> dict[int, Counter[int]]:
+    """Return the number of failed checkpoints by job and by days ago, for jobs with failures."""
+    week = now - timedelta(days=DAYS)
+    failed: dict[int, Counter[int]] = {}
+    for r in select(_FAILED_PER_DAY, [now, ids, week, week]):
+        failed.setdefault(r["job_id"], Counter())[r["days_ago"]] += r["failed"]
+    return failed
 
 
 def _figures(recent: dict[str, Any], failed: Counter[int], savepoint_at: datetime | None) -> Figures:

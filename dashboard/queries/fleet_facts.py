@@ -7,7 +7,7 @@ Each cluster is read once. A row becomes a Job and a Run only when a page shows 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, TypeVar
@@ -112,6 +112,17 @@ def read_fleet_facts(jobs: QuerySet[Job], now: datetime) -> list[JobFacts]:
         for facts in found:
             _add_incidents(facts, incidents.get(facts.pk, ()), attempts.get(facts.pk))
     return found
+
+
+def label_keys(found: Iterable[JobFacts]) -> list[str]:
+    """Return the keys of the labels of the jobs and their clusters. Equal labels of thousands of jobs are read once."""
+    own: set[str] = set()
+    of_clusters: dict[int, dict[str, str]] = {}
+    for facts in found:
+        of_clusters[facts.cluster.pk] = facts.cluster.labels
+        if isinstance(facts, _FleetFacts):
+            own.add(facts.row[4])
+    return sorted({str(key) for labels in (*map(json.loads, own), *of_clusters.values()) for key in labels})
 
 
 def _rows(jobs: list[int], now: datetime) -> list[tuple[Any, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -40,6 +40,7 @@ class HistoryFilter:
     since: datetime | None = None
     until: datetime | None = None
     least_duration: int | None = None
+    least_alignment: int | None = None
     least_size: int | None = None
 
     def wishes(self) -> list[Wish]:
@@ -50,6 +51,7 @@ class HistoryFilter:
             Wish("triggered_at", ">=", self.since),
             Wish("triggered_at", "<=", self.until),
             Wish("end_to_end_duration", ">=", self.least_duration),
+            Wish("alignment_max", ">=", self.least_alignment),
             Wish("state_size", ">=", self.least_size),
         ]
         return [wish for wish in wished if wish.value not in ("", None)]
@@ -66,7 +68,7 @@ class HistoryFilter:
     @property
     def is_contiguous(self) -> bool:
         """Return whether the filter hides no checkpoint between two shown ones."""
-        return not (self.status or self.kind or self.least_duration or self.least_size)
+        return not (self.status or self.kind or self.least_duration or self.least_alignment or self.least_size)
 
 
 @dataclass(frozen=True)
@@ -216,6 +218,12 @@ def _rows(checkpoints: Sequence[Checkpoint], marks: Marks) -> list[HistoryRow]:
         HistoryRow(each, gaps.get((each.run_id, each.checkpoint_id)), marks.above.get(each.pk, ()))
         for each in checkpoints
     ]
+
+
+def rows_of(job: Job, keys: Collection[int]) -> list[HistoryRow]:
+    """Return the rows of the job's checkpoints with these keys, without the lines between the rows."""
+    found = Checkpoint.objects.filter(run__job=job, pk__in=keys).select_related("run")
+    return [HistoryRow(each) for each in found.defer("run__exceptions", "run__summary", "run__vertices")]
 
 
 def _gaps(checkpoints: Sequence[Checkpoint]) -> dict[tuple[int, int], CheckpointGap]:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Self
 
 from django.db.models import Case, Count, IntegerField, Prefetch, Q, QuerySet, Value, When
 
 from dashboard.access.reach import FULL_REACH, Reach
-from monitoring.models import Incident, IncidentEvent, IncidentState, Notification, Severity
+from monitoring.alerts.backtest import OpenPeriod, Replay, Watched, replay
+from monitoring.alerts.kinds import kinds
+from monitoring.alerts.memory import WAYMARK
+from monitoring.alerts.scope import watch_of
+from monitoring.models import AlertRule, Checkpoint, Incident, IncidentEvent, IncidentState, Notification, Severity
+from monitoring.reasons.columns import stored
+from monitoring.recovery.states import retained_checkpoints
 
 UNRESOLVED = "unresolved"
 NOTIFICATIONS_SHOWN = 12
+# The chart of an incident covers the time around it, but at most its last two days.
+BEFORE, AFTER, LONGEST = timedelta(hours=1), timedelta(minutes=30), timedelta(days=2)
 _ORDER = Case(
     When(state=IncidentState.OPEN, then=Value(0)),
     When(state=IncidentState.ACKNOWLEDGED, then=Value(1)),
@@ -20,6 +29,7 @@ _ORDER = Case(
     default=Value(3),
     output_field=IntegerField(),
 )
+_SEVERITY = Case(When(severity=Severity.CRITICAL, then=Value(0)), default=Value(1), output_field=IntegerField())
 _HIDDEN_NOW = Q(inhibited_by__isnull=False) & ~Q(inhibited_by__state=IncidentState.RESOLVED)
 
 
@@ -48,7 +58,8 @@ class IncidentFilter:
 
     @property
     def is_narrow(self) -> bool:
-        return self != type(self)()
+        """Return whether there is a condition apart from the status."""
+        return bool(self.severity or self.text or self.hidden_by)
 
 
 def visible_incidents() -> QuerySet[Incident]:
@@ -57,7 +68,7 @@ def visible_incidents() -> QuerySet[Incident]:
 
 
 def find_incidents(chosen: IncidentFilter) -> QuerySet[Incident]:
-    """Return the matching incidents, open ones first. `hides` counts the incidents that each one hides."""
+    """Return the matching incidents, open and critical ones first. `hides` counts the incidents that each one hides."""
     found = _by_state(Incident.objects.select_related("job", "cluster"), chosen.state)
     if chosen.severity:
         found = found.filter(severity=chosen.severity)
@@ -66,7 +77,7 @@ def find_incidents(chosen: IncidentFilter) -> QuerySet[Incident]:
         found = found.filter(named | Q(sentence__icontains=chosen.text))
     hidden = chosen.hidden_by
     found = found.exclude(_HIDDEN_NOW) if hidden is None else found.filter(inhibited_by=hidden)
-    return found.annotate(hides=Count("inhibited")).order_by(_ORDER, "-opened_at", "-id")
+    return found.annotate(hides=Count("inhibited")).order_by(_ORDER, _SEVERITY, "-opened_at", "-id")
 
 
 def hidden_now(reach: Reach = FULL_REACH) -> int:
@@ -114,3 +125,25 @@ def hidden_by(incident: Incident, limit: int) -> tuple[int, list[Incident]]:
     """Return the number of incidents that `incident` hides, and the newest of them."""
     found = incident.inhibited.select_related("job", "cluster").order_by("-opened_at", "-id")
     return found.count(), list(found[:limit])
+
+
+def rule_in_force(incident: Incident) -> AlertRule | None:
+    """Return the rule whose value and limit can be drawn: None if it was deleted, or its kind is unknown."""
+    return incident.rule if incident.rule is not None and incident.rule.kind in kinds() else None
+
+
+def replay_of(incident: Incident, rule: AlertRule, now: datetime) -> Replay:
+    """Return the value and the limit of the rule, as it is now, around the incident. The only band is the incident."""
+    until = min(now, incident.resolved_at + AFTER) if incident.resolved_at else now
+    since = max(min(incident.opened_at, until) - BEFORE, until - LONGEST)
+    subject = Watched(incident.job_id or incident.cluster_id or WAYMARK, incident.subject)
+    found = replay(watch_of(rule), subject, since, until)
+    shown = OpenPeriod(max(incident.opened_at, since), incident.resolved_at, stored(incident, "sentence"), False)
+    return replace(found, bouts=[shown])
+
+
+def last_good_checkpoint(incident: Incident) -> Checkpoint | None:
+    """Return the newest retained checkpoint of the job of an unresolved incident."""
+    if incident.job is None or incident.state == IncidentState.RESOLVED:
+        return None
+    return retained_checkpoints(incident.job).first()

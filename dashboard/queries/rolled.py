@@ -128,11 +128,16 @@ def read_series(job: Job, span: Span, figures: Sequence[str], *, seen: int | Non
     return RolledSeries(points, whole_days=to_read.days is not None)
 
 
-def read_chart(job: Job, span: Span, figures: Sequence[str]) -> tuple[RolledSeries, list[CheckpointPoint]]:
-    """Return roll-ups if the span is long or its checkpoints are deleted, else the checkpoints."""
+def read_chart(
+    job: Job, span: Span, figures: Sequence[str], axis: Span | None = None
+) -> tuple[RolledSeries, list[CheckpointPoint]]:
+    """Return roll-ups if the span is long or its checkpoints are deleted, else the checkpoints.
+
+    Checkpoints are thinned for the axis if that covers more time than the span.
+    """
     rolled = read_series(job, span, figures)
     if rolled.points is not None:
         return rolled, []
-    points = read_points(job, span)
+    points = read_points(job, axis or span)
     completed = sum(point.stands_for for point in points if not point.failed)
     return (rolled if rolled.behind else read_series(job, span, figures, seen=completed)), points

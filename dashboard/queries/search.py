@@ -1,7 +1,8 @@
-"""Find the suggestions of the search box: jobs, clusters, incidents by number, and pages."""
+"""Find the suggestions of the search box: jobs by name or engine job ID, clusters, incidents by number, and pages."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from django.db.models import Case, IntegerField, Value, When
@@ -11,11 +12,13 @@ from django.utils.translation import gettext_noop as noop
 
 from dashboard.access.reach import FULL_REACH, Reach
 from dashboard.language import rendered
-from monitoring.models import Cluster, Incident, Job
+from monitoring.models import Cluster, Incident, Job, Run
 from monitoring.reasons.columns import stored
 
 JOBS = 8
 CLUSTERS = 4
+# The beginning of an engine job ID. Shorter texts would find runs by accident.
+_ENGINE_JOB_ID = re.compile(r"[0-9a-f]{8,32}")
 _PAGES = {
     "Fleet": "fleet",
     "Incidents": "incidents",
@@ -49,7 +52,9 @@ def find_suggestions(text: str, reach: Reach = FULL_REACH) -> list[Hit]:
     """
     text = text.replace("\0", "").strip()[:200]
     pages = _pages(text, reach)
-    return [*_incidents(text, reach), *_jobs(text, reach), *_clusters(text, reach), *pages] if text else pages
+    if not text:
+        return pages
+    return [*_incidents(text, reach), *_jobs(text, reach), *_runs(text, reach), *_clusters(text, reach), *pages]
 
 
 def _pages(text: str, reach: Reach) -> list[Hit]:
@@ -66,6 +71,21 @@ def _jobs(text: str, reach: Reach) -> list[Hit]:
     rows = Job.objects.filter(name__icontains=text, cluster__archived_at=None).select_related("cluster")
     found = reach.narrow(rows).order_by(_prefix_first(text), "name", "pk")[:JOBS]
     return [Hit(noop("job"), job.name, job.cluster.name, reverse("job", args=[job.pk])) for job in found]
+
+
+def _runs(text: str, reach: Reach) -> list[Hit]:
+    """Return the jobs with a run whose engine job ID begins with the text, each with its newest such run."""
+    prefix = text.lower()
+    if not _ENGINE_JOB_ID.fullmatch(prefix):
+        return []
+    # A range instead of LIKE: the index serves it in every collation, in which "g" comes after all hexadecimal digits.
+    rows = Run.objects.filter(engine_job_id__gte=prefix, engine_job_id__lt=f"{prefix}g", job__cluster__archived_at=None)
+    newest = reach.narrow(rows, "job").order_by("job_id", "-number").distinct("job_id")
+    found = newest.values_list("job_id", "job__name", "number", "job__cluster__name")[:JOBS]
+    return [
+        Hit(noop("job"), name, f"{_('run %(number)s') % {'number': number}} · {cluster}", reverse("job", args=[pk]))
+        for pk, name, number, cluster in found
+    ]
 
 
 def _clusters(text: str, reach: Reach) -> list[Hit]:

@@ -20,6 +20,7 @@ CELLS = 2_000
 MOST_SUBTASKS = 40
 MOST_COLUMNS = 120
 EXAMINED = 30
+AMONG_THE_LAST = 0.97  # share of the longest end-to-end duration from which a subtask is among the last
 
 RANGES: dict[str, timedelta | None] = {
     "1h": timedelta(hours=1),
@@ -67,7 +68,8 @@ class CheckpointPoint:
     failure: str = ""
     processed: int | None = None
     persisted: int | None = None
-    start_delay_max: int | None = None  # over all subtasks; start_delay is that of the last subtask
+    start_delay_max: int | None = None  # over all subtasks; start_delay is that of one of the last
+    alignment_max: int | None = None  # over all subtasks; alignment is that of one of the last
     pk: int = 0
 
 
@@ -107,6 +109,7 @@ class AlignmentColumn:
     checkpoint_id: int
     triggered_at: datetime
     stands_for: int = 1
+    pk: int = 0
 
 
 @dataclass(frozen=True)
@@ -142,11 +145,17 @@ WHERE r.job_id = %s
 
 
 def span_of(job: Job, chosen: str, now: datetime) -> Span:
-    """Return the chosen range up to `now`, shortened to the job's history, so that charts are not mostly empty."""
+    """Return the chosen range up to `now`, shortened to the job's history. `axis_of` returns the whole range."""
     length = RANGES.get(chosen, RANGES[DEFAULT_RANGE])
     first = first_checkpoint_at(job)
     covered = max(now - first, SHORTEST) if first else length or SHORTEST
     return Span(now - (covered if length is None else min(length, covered)), now)
+
+
+def axis_of(chosen: str, span: Span) -> Span:
+    """Return the range that an axis covers: the chosen range, also if the job's history is shorter."""
+    length = RANGES.get(chosen)
+    return span if length is None else replace(span, start=span.end - length)
 
 
 def first_checkpoint_at(job: Job) -> datetime | None:
@@ -169,8 +178,9 @@ def in_span(job: Job, span: Span) -> dict[str, Any]:
     return {"job": job.pk, "start": span.start, "end": span.end, "run": span.run}
 
 
-# Select the slowest completed and failed checkpoint and savepoint of each bucket. The phases are those of the subtask
-# that acknowledged last: the maxima of the phases may belong to different subtasks and exceed the total duration.
+# Select the slowest completed and failed checkpoint and savepoint of each bucket. The phases are those of one of the
+# last subtasks: the maxima of the phases may belong to different subtasks and exceed the total duration. The subtask
+# with the longest alignment is selected, because a sink acknowledges last too but has nothing to align.
 _POINTS = f"""
 WITH points AS (
     SELECT DISTINCT ON (bucket, failed, is_savepoint) *,
@@ -178,7 +188,7 @@ WITH points AS (
     FROM (
         SELECT c.id, c.checkpoint_id, r.number AS run_number, c.triggered_at, c.status = 'FAILED' AS failed,
                c.is_savepoint, c.end_to_end_duration AS duration, c.state_size, c.checkpointed_size,
-               c.processed_data AS processed, c.persisted_data AS persisted, c.start_delay_max,
+               c.processed_data AS processed, c.persisted_data AS persisted, c.start_delay_max, c.alignment_max,
                left(c.failure_message, 200) AS failure,
                floor(extract(epoch FROM (c.triggered_at - %(start)s)) / %(bucket)s) AS bucket
         FROM monitoring_run r JOIN monitoring_checkpoint c ON c.run_id = r.id
@@ -193,7 +203,9 @@ FROM points LEFT JOIN LATERAL (
                               o.subtask_async)
         AS subtask(end_to_end, start_delay, alignment, sync, asynchronous)
     WHERE o.checkpoint_id = points.id AND o.triggered_at = points.triggered_at AND subtask.end_to_end IS NOT NULL
-    ORDER BY subtask.end_to_end DESC LIMIT 1
+    ORDER BY subtask.end_to_end >= {AMONG_THE_LAST} * max(subtask.end_to_end) OVER () DESC,
+             subtask.alignment DESC NULLS LAST, subtask.end_to_end DESC
+    LIMIT 1
 ) last ON TRUE
 """  # noqa: S608 - constants only
 
@@ -314,7 +326,7 @@ def read_alignment(job: Job, span: Span) -> AlignmentGrid:
             line[place[operator.checkpoint_id]] = alignment
     shown = sorted(sorted(lines, key=lambda key: -max(v or 0 for v in lines[key]))[:MOST_SUBTASKS])
     return AlignmentGrid(
-        columns=[AlignmentColumn(c["checkpoint_id"], c["triggered_at"], c["stands_for"]) for c in chosen],
+        columns=[AlignmentColumn(c["checkpoint_id"], c["triggered_at"], c["stands_for"], c["id"]) for c in chosen],
         subtasks=[(name, subtask) for _, name, subtask in shown],
         values=[lines[key] for key in shown],
         left_out=len(lines) - len(shown),

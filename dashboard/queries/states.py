@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime
+from statistics import median
 
 from django.db.models import Count, Q
 from django.utils import timezone
@@ -16,6 +17,7 @@ from django.utils.translation import gettext as _
 
 from monitoring.launches import what_changed
 from monitoring.models import (
+    AttemptState,
     Checkpoint,
     CheckpointStatus,
     Job,
@@ -37,6 +39,8 @@ from monitoring.savepoints.stored import LISTED_WITHIN_S, size_of
 # The newest checkpoints that are offered. An engine retains only a few, and older ones may be deleted already.
 RETAINED = 10
 SAVEPOINTS = 20
+# The restarts from which the duration of the next one is estimated.
+ESTIMATED_FROM, ESTIMATED_FROM_AT_LEAST = 10, 3
 FROM_STOP = "stop"
 _FOUND = re.compile(r"found-(\d{1,9})-(\d{1,18})")
 
@@ -123,6 +127,14 @@ def offered_snapshot(job: Job, key: str) -> Choice | None:
 def offered_savepoints(job: Job) -> list[Choice]:
     """Return the savepoints, newest first. For a running job, the first is the savepoint taken when it stops."""
     return [*_stopping_savepoint(job), *_newest_first(_savepoints(job))]
+
+
+def remaining_snapshot(job: Job) -> Choice | None:
+    """Return the newest known snapshot that remains if the job is canceled now, or None if none does.
+
+    Snapshots with a known problem do not count.
+    """
+    return next((choice for choice in _newest_first(_stored(job)) if not choice.problem), None)
 
 
 def why_not_offered(job: Job, key: str) -> str:
@@ -291,3 +303,28 @@ def changes_since(job: Job, run: Run | None, taken_at: datetime) -> ChangesSince
         changed=what_changed(version.spec, job.launch) if version and job.launch else [],
         settings=list(dict.fromkeys(changes.values_list("key", flat=True)[:50])),
     )
+
+
+@dataclass(frozen=True)
+class RestartEstimate:
+    """How many seconds the last successful restarts of a job took, from the request until the new run was RUNNING."""
+
+    restarts: int
+    median_s: float
+    shortest_s: float
+    longest_s: float
+
+
+def estimate_restart(job: Job) -> RestartEstimate | None:
+    """Return the duration of the last successful restarts, or None if there are too few of them.
+
+    First starts of a job do not count, because they have no run to stop and no snapshot to restore.
+    """
+    succeeded = job.restart_attempts.filter(
+        state=AttemptState.SUCCEEDED, old_run__isnull=False, ended_at__isnull=False
+    ).order_by("-created_at", "-id")
+    times = succeeded.values_list("created_at", "ended_at")[:ESTIMATED_FROM]
+    took = [(ended_at - created_at).total_seconds() for created_at, ended_at in times if ended_at]
+    if len(took) < ESTIMATED_FROM_AT_LEAST:
+        return None
+    return RestartEstimate(len(took), median(took), min(took), max(took))

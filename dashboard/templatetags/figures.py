@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from html import escape as escape_plain
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from django import template
 from django.db.models import Model
@@ -55,7 +55,6 @@ from monitoring.savepoints.checking import can_be_checked
 from monitoring.savepoints.keeping import policy_of
 from monitoring.savepoints.schedule import timetable_of
 from monitoring.units import (
-    SECOND,
     SHORT_DATE_AND_CLOCK,
     age_text,
     bytes_text,
@@ -65,6 +64,7 @@ from monitoring.units import (
 )
 
 register = template.Library()
+_TABS_WITH_RANGE = ("overview", "history", "summary")
 
 
 def _nothing() -> SafeString:
@@ -83,7 +83,8 @@ _TONES: dict[str, str] = {
     **dict.fromkeys((RunState.RESTARTING, RunState.SUSPENDED, RunState.CANCELLING, RunState.RECONCILING), "warn"),
     **dict.fromkeys((RunState.INITIALIZING, RunState.CREATED, CheckpointStatus.IN_PROGRESS), "busy"),
     **dict.fromkeys((SavepointState.COMPLETED, AttemptState.SUCCEEDED, DeliveryState.SENT, "done"), "good"),
-    **dict.fromkeys((SavepointState.FAILED, DeliveryState.DEAD, IncidentState.OPEN, "critical", "failing"), "bad"),
+    **dict.fromkeys((SavepointState.FAILED, DeliveryState.DEAD, IncidentState.OPEN, "critical"), "bad"),
+    **dict.fromkeys(("failing", "overdue"), "bad"),
     **dict.fromkeys((SavepointState.DEFERRED, IncidentState.ACKNOWLEDGED, "warning", "degraded"), "warn"),
     **dict.fromkeys((SavepointState.REQUESTED, SavepointState.IN_PROGRESS, DeliveryState.PENDING, "running"), "busy"),
     **dict.fromkeys([s.value for s in AttemptState if s.open], "busy"),
@@ -151,7 +152,9 @@ def span_ms(milliseconds: float | None) -> str:
 
 
 def _exact(at: datetime) -> str:
-    return time_text(timezone.localtime(at), SECOND)
+    """Return the time with milliseconds, because a checkpoint may take less than a second."""
+    local = timezone.localtime(at)
+    return f"{local:%Y-%m-%d %H:%M:%S}.{local.microsecond // 1000:03} {local:%Z}"
 
 
 def _time(at: datetime | None, kind: str, text: str) -> SafeString:
@@ -417,20 +420,21 @@ def sparkline(values: Sequence[float], label: str) -> SafeString:
 
 @register.simple_tag
 def cells(rows: Sequence[JobRow]) -> SafeString:
-    """Draw a box for each job, coloured by the freshness of its last completed checkpoint.
+    """Draw a box for each job in the colour of its level. Its title also has the age of the last completed checkpoint.
 
     The boxes are rendered in Python, because a template takes ten times as long for thousands of jobs.
     """
-    signs = {Freshness.OVERDUE: "!", Freshness.LATE: "!", Freshness.UNKNOWN: "?"}
+    signs = {Level.FAILING: "×", Level.OVERDUE: "!", Level.DEGRADED: "!", Level.UNKNOWN: "?"}
+    words = {level: _(level.word) for level in Level}
     meanings = {fresh: _(fresh.meaning) for fresh in Freshness}
     before, _zero, after = reverse("job", args=[0]).rpartition("0")
     parts = []
     for row in rows:
-        fresh = row.health.freshness
-        name = f"{escape_plain(row.facts.name)}: {meanings[fresh]}"
+        level, fresh = row.health.level, row.health.freshness
+        name = f"{escape_plain(row.facts.name)}: {words[level]} ({meanings[fresh]})"
         parts.append(
-            f'<span role="listitem"><a class="cell cell-{fresh.word}" tabindex="-1" aria-label="{name}" title="{name}"'
-            f' href="{before}{row.facts.pk}{after}">{signs.get(fresh, "")}</a></span>'
+            f'<span role="listitem"><a class="cell cell-{level.word}" tabindex="-1" aria-label="{name}" title="{name}"'
+            f' href="{before}{row.facts.pk}{after}">{signs.get(level, "")}</a></span>'
         )
     return mark_safe("".join(parts))  # noqa: S308 - the names are escaped
 
@@ -444,7 +448,7 @@ def interval_bar(row: JobRow, most: int = 5) -> SafeString:
     return format_html(
         '<svg class="ages-bar" viewBox="0 0 {} 8" preserveAspectRatio="none" aria-hidden="true">'
         '<rect class="track" width="{}" height="8"/><rect class="bar-{}" width="{}" height="8"/>{}</svg>',
-        *(most, most, row.health.freshness.word, f"{waited:.2f}"),
+        *(most, most, row.health.level.word, f"{waited:.2f}"),
         mark_safe(grid),  # noqa: S308 - numbers only
     )
 
@@ -495,6 +499,23 @@ def query_with(context: RequestContext, **changes: Any) -> str:
             query[key] = str(value)
     text = query.urlencode()
     return f"?{text}" if text else "?"
+
+
+@register.filter
+def isolated(name: str) -> SafeString:
+    """Render a name so that a right-to-left character in it does not turn around the sentence."""
+    return format_html("<bdi>{}</bdi>", name)
+
+
+@register.simple_tag(takes_context=True)
+def kept_range(context: RequestContext, *more: str, **added: str) -> str:
+    """Return a query string with the time range and the run of a job's page, for links to pages that know them.
+
+    `more` are the names of further parameters that the linked page knows. `added` are new parameters.
+    """
+    query = context["request"].GET if context.get("tab") in _TABS_WITH_RANGE else {}  # others have another `run`
+    kept = {name: query[name] for name in (*more, "since", "until", "run") if query.get(name)} | added
+    return f"?{urlencode(kept)}" if kept else ""
 
 
 @register.filter

@@ -12,13 +12,25 @@ from django import template
 from django.template.context import RequestContext
 from django.template.defaultfilters import truncatechars, urlencode
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
+from dashboard.health import Level
 from dashboard.queries.activity import without_name
-from dashboard.queries.fleet import Figures, JobRow
-from dashboard.templatetags.figures import age, ago, badge, bytes_, day_bars, duration, sparkline, translated
+from dashboard.queries.fleet import Figures, JobRow, label_of
+from dashboard.templatetags.figures import (
+    age,
+    badge,
+    bytes_,
+    day_bars,
+    duration,
+    level_tone,
+    sparkline,
+    translated,
+)
 from dashboard.templatetags.shell import acts_on
+from monitoring.units import age_text
 
 register = template.Library()
 
@@ -26,8 +38,7 @@ register = template.Library()
 @register.simple_tag(takes_context=True)
 def job_rows(context: RequestContext, rows: Sequence[JobRow]) -> SafeString:
     """Render the rows with the columns of the table in fleet/live.html."""
-    render = _Rows(context).render
-    return mark_safe("".join(map(render, rows)))  # noqa: S308 - each cell escapes its text
+    return mark_safe("".join(_Rows(context).render_all(rows)))  # noqa: S308 - each cell escapes its text
 
 
 class _Rows:
@@ -37,10 +48,32 @@ class _Rows:
         self._choosing, self._access = context["may_act_somewhere"], context["access"]
         self._before, _zero, self._after = reverse("job", args=[0]).rpartition("0")
         self._fleet = reverse("fleet")
-        self._drawn, self._seen = _("Durations of the latest checkpoints"), _("seen")
-        columns = ("Status", "Last checkpoint", "Duration p95", "Alignment p95", "State size", "Failures (7 d)")
-        self._names = {name: escape(_(name)) for name in (*columns, "Savepoint age", "Automation")}
-        self._badges: dict[str, str] = {}
+        self._drawn = _("Durations of the latest checkpoints")
+        self._p95 = _("p95 of the last hour: %(p95)s")
+        columns = ("Last checkpoint", "Duration", "Alignment p95", "State size", "Failures (7 d)")
+        self._names = {name: escape(_(name)) for name in (*columns, "Savepoint age")}
+        self._badges: dict[tuple[str, Level], str] = {}
+        self._group, self._groups = context["chosen"].group, context["fleet"].groups
+        self._levels = {level: escape(_(level.word)) for level in Level}
+
+    def render_all(self, rows: Sequence[JobRow]) -> Iterator[str]:
+        """Yield the rows. If the list is grouped, yield a heading before the first row of each group."""
+        last = None
+        for row in rows:
+            if self._group and (value := label_of(row, self._group)) != last:
+                yield self._heading(value)
+                last = value
+            yield self.render(row)
+
+    def _heading(self, value: str) -> str:
+        if value:
+            href = f"{self._fleet}?labels={urlencode(self._group)}%3D{urlencode(value)}"
+            title = f'<a href="{href}">{escape(self._group)}={escape(value)}</a>'
+        else:
+            title = escape(_("without the label %(key)s") % {"key": self._group})
+        counts = self._groups[value]
+        levels = (f"{counts[level]} {word}" for level, word in self._levels.items() if counts.get(level))
+        return f'\n      <tr class="group-row"><td colspan="11"><b>{title}</b> {" · ".join(levels)}</td></tr>'
 
     def render(self, row: JobRow) -> str:
         choice = self._choice(row) if self._choosing else ""
@@ -61,9 +94,9 @@ class _Rows:
         facts, name = row.facts, escape(row.facts.name)
         engine = escape(translated(facts.cluster.get_engine_display()))
         return (
-            f'<td class="whole job-cell"><span><a class="job-name clip" id="job-{facts.pk}"'
+            f'<td class="whole job-cell"><span class="job-line"><a class="job-name one-line" id="job-{facts.pk}"'
             f' href="{self._before}{facts.pk}{self._after}" title="{name}">{name}</a>'
-            f'<span class="soft small nowrap">{engine} · {escape(facts.cluster.name)}</span>'
+            f'<span class="soft small one-line" title="{engine}">{escape(facts.cluster.name)}</span>'
             f"{self._labels(facts.job.labels)}{_cause(row)}</span></td>"
         )
 
@@ -80,32 +113,45 @@ class _Rows:
         if run is None:
             seen = escape(_("no run yet"))
         elif word == "unknown":
-            seen = f"{escape(_('last seen %(state)s') % {'state': run.state})}<br>{ago(row.facts.seen_at)}"
+            seen = escape(_("last seen %(state)s") % {"state": run.state})
         else:
-            seen = f"{self._seen} {ago(row.facts.seen_at)}"
-        shown = f'{self._badge(word)}<br><span class="soft small nowrap">{seen}</span>'
-        return f'<td data-name="{self._names["Status"]}"><span>{shown}</span></td>'
+            seen = ""
+        level = row.health.level
+        more = f'<span class="soft small">{seen}</span>' if seen else self._level(level)
+        return f'<td class="across nowrap"{_seen_title(row)}>{self._badge(word, level)} {more}</td>'
 
-    def _badge(self, word: str) -> str:
-        if word not in self._badges:
-            self._badges[word] = badge(word)
-        return self._badges[word]
+    def _level(self, level: Level) -> str:
+        return f'<b class="level level-{level.word}">{self._levels[level]}</b>'
+
+    def _badge(self, word: str, level: Level) -> str:
+        """Return the status in the colour of the level: a job that is RUNNING may have a problem."""
+        if (word, level) not in self._badges:
+            self._badges[word, level] = badge(word, tone=level_tone(level))
+        return self._badges[word, level]
 
     def _figures(self, row: JobRow) -> Iterator[str]:
         figures: Figures = row.figures
         yield self._number("Last checkpoint", age(row.facts.last_completed_at))
-        yield self._number("Duration p95", duration(figures.duration_p95))
-        yield f'<td class="spark-cell hide-narrow less">{sparkline(figures.durations, self._drawn)}</td>'
+        yield self._duration(row)
+        yield f'<td class="spark-cell hide-narrow only-wide">{sparkline(figures.durations, self._drawn)}</td>'
         yield self._number("Alignment p95", duration(figures.alignment_p95), " less")
         yield self._number("State size", bytes_(row.facts.state_size))
-        yield f'<td data-name="{self._names["Failures (7 d)"]}">{day_bars(figures.failed_per_day)}</td>'
+        failed = figures.failed_per_day
+        yield self._number("Failures (7 d)", f"{sum(failed)}{day_bars(failed)}", " failures")
         yield self._number("Savepoint age", age(figures.savepoint_at))
+
+    def _duration(self, row: JobRow) -> str:
+        """Return the duration of the last checkpoint, by which the list can be sorted, with the p95 of the hour."""
+        p95 = row.figures.duration_p95
+        title = "" if p95 is None else f' title="{escape(self._p95 % {"p95": duration(p95)})}"'
+        shown = duration(row.facts.last_duration_ms)
+        return f'<td class="num" data-name="{self._names["Duration"]}"{title}>{shown}</td>'
 
     def _number(self, column: str, text: str, more: str = "") -> str:
         return f'<td class="num{more}" data-name="{self._names[column]}">{text}</td>'
 
     def _automation(self, row: JobRow) -> str:
-        return f'<td class="soft small by-itself" data-name="{self._names["Automation"]}">{_automation(row)}</td>'
+        return f'<td class="soft small by-itself less hide-narrow">{_automation(row)}</td>'
 
 
 def _cause(row: JobRow) -> str:
@@ -113,7 +159,16 @@ def _cause(row: JobRow) -> str:
     if not sentence:
         return ""
     shown = escape(truncatechars(without_name(sentence, name), 160))
-    return f'<span class="small clip cause" title="{escape(sentence)}">{shown}</span>'
+    return f'<span class="small one-line cause" title="{escape(sentence)}">{shown}</span>'
+
+
+def _seen_title(row: JobRow) -> str:
+    """Return the attribute that says when the engine last reported the status, or "" if it never has."""
+    at = row.facts.seen_at
+    if at is None:
+        return ""
+    seen = _("%(age)s ago") % {"age": age_text(timezone.now() - at)}
+    return f' title="{escape(_("seen"))} {escape(seen)}"'
 
 
 def _automation(row: JobRow) -> str:

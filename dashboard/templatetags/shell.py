@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 from django import template
 from django.conf import settings
 from django.template.context import RequestContext
 from django.utils import timezone
 
+from dashboard import time_zone
 from dashboard.access.guard import Access, reach_at
 from dashboard.access.reach import Reach
 from dashboard.access.roles import Role
@@ -18,16 +20,22 @@ from dashboard.queries.incidents import visible_incidents
 from dashboard.queries.messages import visible_messages
 from monitoring import pauses
 from monitoring.models import (
+    Authentication,
     AutomationPause,
     Cluster,
     DeliveryState,
+    Discovery,
+    Engine,
     Incident,
     IncidentState,
     Job,
     MaintenanceWindow,
+    RunState,
 )
 
 register = template.Library()
+register.simple_tag(time_zone.zone_name)
+register.simple_tag(time_zone.zone_offset)
 
 
 @register.filter
@@ -37,6 +45,26 @@ def acts_on(access: Access, row: Job | Incident | MaintenanceWindow | Automation
         return access.may_on(Role.OPERATOR, row.pk, row.cluster_id)
     job = None if isinstance(row, AutomationPause) else row.job
     return access.may_on(Role.OPERATOR, job.pk if job else None, job.cluster_id if job else row.cluster_id)
+
+
+@register.filter
+def flink_page(access: Access, job: Job) -> str:
+    """Return the address of the job's current run in Flink's web UI, or "" if a browser may not be able to open it.
+
+    Only an address that an administrator entered is used, without log-in or client certificate, and only for a reader
+    who may see the cluster. ZooKeeper's address of the leader is usually internal.
+    """
+    cluster, run = job.cluster, job.current_run
+    if run is None or run.state == RunState.LOST or cluster.engine != Engine.FLINK:
+        return ""
+    if cluster.discovery != Discovery.URL or cluster.authentication != Authentication.NONE:
+        return ""
+    if cluster.client_certificate or not access.may_on(Role.VIEWER, None, cluster.pk):
+        return ""
+    parts = urlsplit(cluster.rest_url)
+    if parts.scheme not in ("http", "https") or "@" in parts.netloc or parts.query or parts.fragment:
+        return ""
+    return f"{cluster.rest_url.rstrip('/')}/#/job/{'running' if run.live else 'completed'}/{run.engine_job_id}/overview"
 
 
 @register.simple_tag(takes_context=True)

@@ -18,12 +18,13 @@ from dashboard.charts.backtest import backtest_figure
 from dashboard.forms.measures import field_of
 from dashboard.forms.rule import RuleForm
 from dashboard.language import rendered
-from dashboard.views.rules import known_kind
+from dashboard.views.rules import derived_limit, known_kind
 from monitoring.alerts.backtest import Count, Replay, Watched, count, replay
 from monitoring.alerts.kinds.base import Kind, Subject
 from monitoring.alerts.memory import WAYMARK
 from monitoring.alerts.scope import WatchedJob, watch_of, watched_jobs
 from monitoring.alerts.selector import parse
+from monitoring.alerts.standing import derives_limit
 from monitoring.alerts.suggestion import suggest
 from monitoring.alerts.walk import Watch
 from monitoring.models import AlertRule, Cluster, Job, Run
@@ -39,8 +40,10 @@ PER_WEEK = (1, 2, 5, 20)
 def sentence(request: HttpRequest, kind: str) -> HttpResponse:
     """Render the sentence of the rule in the form, or the errors of the form."""
     form = _form(request, known_kind(kind))
-    text = rendered(form.kind.explain(form.terms)) if form.is_valid() else ""
-    context = {"form": form, "kind": form.kind, "sentence": text}
+    context: dict[str, Any] = {"form": form, "kind": form.kind}
+    if form.is_valid():
+        context["sentence"] = rendered(form.kind.explain(form.terms))
+        context["limit"] = derived_limit(Watch(form.kind, form.terms), form.watched_job)
     return render(request, "rules/sentence.html", context)
 
 
@@ -48,22 +51,28 @@ def backtest(request: HttpRequest, kind: str) -> HttpResponse:
     require_on_any(request, Role.OPERATOR)
     form = _form(request, known_kind(kind))
     scope = _scope(form, reach_at(request))
-    subject, chosen = _chosen(request, scope), _range(request)
+    asked, chosen = _asked(request, scope), _range(request)
+    subject = asked or (scope[0] if scope else None)
     context: dict[str, Any] = {"form": form, "kind": form.kind, "scope": scope[:LISTED], "subject": subject}
-    context |= {"ranges": list(RANGES), "range": chosen, "query": request.GET.urlencode()}
+    context |= {"ranges": list(RANGES), "range": chosen, "asked": asked}
     if form.is_valid() and subject is not None:
+        watch, length, now = watch_of(form.apply()), RANGES[chosen], timezone.now()
         budget_s = LONG_BUDGET_S if "patient" in request.GET else BUDGET_S
-        requested = BacktestRequest(watch_of(form.apply()), subject, RANGES[chosen], timezone.now())
-        context |= _replay_context(requested, _per_week(request)) | {"count": requested.count(scope, budget_s)}
+        counted = count(watch, scope, now - length, now, budget_s) if len(scope) > 1 else None
+        subject = asked or _loudest(counted) or subject
+        requested = BacktestRequest(watch, _with_history(subject), length, now)
+        context |= _replay_context(requested, _per_week(request)) | {"count": counted, "subject": subject}
+        context["query"] = _query_of(request, subject)
     return render(request, "rules/backtest.html", context)
 
 
 def chart(request: HttpRequest, kind: str) -> JsonResponse:
     require_on_any(request, Role.OPERATOR)
     form = _form(request, known_kind(kind))
-    subject = _chosen(request, _scope(form, reach_at(request)))
-    if not form.is_valid() or subject is None:
+    scope = _scope(form, reach_at(request))
+    if not form.is_valid() or not scope:
         raise Http404
+    subject = _with_history(_asked(request, scope) or scope[0])
     found = BacktestRequest(watch_of(form.apply()), subject, RANGES[_range(request)], timezone.now()).replay()
     return JsonResponse({"figure": backtest_figure(found, form.kind.unit), "note": "", "empty": not found.has_values})
 
@@ -84,17 +93,15 @@ class BacktestRequest:
     def replay(self) -> Replay:
         return replay(self.watch, self.subject, self.since, self.now)
 
-    def count(self, scope: list[Watched], budget_s: float) -> Count | None:
-        """Count the incidents over the whole scope, or return None if the scope has only one subject."""
-        return count(self.watch, scope, self.now - self.length, self.now, budget_s) if len(scope) > 1 else None
-
 
 def _replay_context(requested: BacktestRequest, per_week: int) -> dict[str, Any]:
     found = requested.replay()
+    limit = found.points[-1].limit if found.points and derives_limit(requested.watch) else None
     suggestion = suggest(requested.watch, requested.subject, requested.since, requested.now, per_week)
     threshold, unit = requested.watch.kind.threshold, requested.watch.kind.unit
     return {
         "replay": found,
+        "limit": unit.text(limit) if limit is not None else "",
         "bouts": found.bouts[: -LISTED_BOUTS - 1 : -1],
         "suggestion": suggestion,
         "suggested_text": unit.text(suggestion.threshold) if suggestion else "",
@@ -113,7 +120,10 @@ def _form(request: HttpRequest, kind: Kind) -> RuleForm:
     if rule is None:
         jobs = reach.narrow(Job.objects.all())
         rule = AlertRule(kind=kind.name, job=jobs.filter(pk=_number(request, "of_job")).first())
-    return RuleForm(kind, rule, request.GET)
+    form = RuleForm(kind, rule, request.GET)
+    if rule.job_id is None:
+        form.offer_jobs(reach.narrow(Job.objects.all()))
+    return form
 
 
 def _number(request: HttpRequest, name: str) -> int:
@@ -140,16 +150,34 @@ def _scope(form: RuleForm, reach: Reach) -> list[Watched]:
 
 
 def _jobs(form: RuleForm) -> list[WatchedJob]:
-    if form.rule.job_id is not None:
-        return watched_jobs([form.rule.job_id])
-    chosen = parse(form.cleaned_data.get("selector") or "") if form.is_valid() else parse("")
+    is_valid = form.is_valid()
+    if form.watched_job is not None:
+        return watched_jobs([form.watched_job.pk])
+    chosen = parse(form.cleaned_data.get("selector") or "") if is_valid else parse("")
     return sorted((job for job in watched_jobs() if chosen.matches(job.labels)), key=lambda job: job.name)
 
 
-def _chosen(request: HttpRequest, scope: list[Watched]) -> Watched | None:
+def _asked(request: HttpRequest, scope: list[Watched]) -> Watched | None:
     wanted = _number(request, "backtest_of")
-    subject = next((each for each in scope if each.number == wanted), scope[0] if scope else None)
-    if subject is None or subject.since is not None:
+    return next((each for each in scope if each.number == wanted), None)
+
+
+def _loudest(counted: Count | None) -> Watched | None:
+    """Return the subject with the most incidents, the first of several, or None if there are no incidents."""
+    bouts = {each: number for each, number in counted.bouts.items() if number} if counted else {}
+    return max(bouts, key=lambda each: bouts[each], default=None)
+
+
+def _query_of(request: HttpRequest, subject: Watched) -> str:
+    """Return the query with which the chart shows the same subject."""
+    query = request.GET.copy()
+    query["backtest_of"] = str(subject.number)
+    return query.urlencode()
+
+
+def _with_history(subject: Watched) -> Watched:
+    """Return the subject with the start of its history."""
+    if subject.since is not None:
         return subject
     first = Run.objects.filter(job=subject.number).aggregate(first=Min("started_at"))["first"]
     return replace(subject, since=first)

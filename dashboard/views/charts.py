@@ -12,12 +12,14 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from dashboard.charts.alignment import alignment_figure
-from dashboard.charts.durations import delays_figure, durations_figure
+from dashboard.charts.durations import alignments_figure, delays_figure, durations_figure
+from dashboard.charts.figure import clock_of, note_of
 from dashboard.charts.rolled import FIGURES, has_figures, rolled_figure
 from dashboard.charts.sizes import has_in_flight_data, in_flight_figure, sizes_figure
 from dashboard.queries.rolled import RolledPoint, read_chart
 from dashboard.queries.series import (
     MOST_COLUMNS,
+    SHORTEST,
     AlignmentGrid,
     CheckpointPoint,
     Gap,
@@ -28,7 +30,7 @@ from dashboard.queries.series import (
     read_run_starts,
 )
 from dashboard.views.job import find_job
-from dashboard.views.window import window_of
+from dashboard.views.window import Window, window_of
 from monitoring.history.forgetting import hours_kept
 from monitoring.history.quantiles import P95_FROM, P95_TO
 from monitoring.models import Job
@@ -39,14 +41,16 @@ BUILDERS: dict[str, Builder] = {
     "durations": durations_figure,
     "sizes": sizes_figure,
     "moved": in_flight_figure,
+    "alignments": alignments_figure,
     "delays": delays_figure,
 }
 
-# Whether a chart has anything to draw: a failed checkpoint has neither a size nor a start delay.
+# Whether a chart has anything to draw: a failed checkpoint may have neither a size, an alignment nor a start delay.
 _HAS_FIGURES: dict[str, Callable[[Sequence[CheckpointPoint]], bool]] = {
     "durations": bool,
     "sizes": lambda points: any(not point.failed for point in points),
     "moved": has_in_flight_data,
+    "alignments": lambda points: any(point.alignment_max is not None for point in points),
     "delays": lambda points: any(point.start_delay_max is not None for point in points),
 }
 
@@ -54,26 +58,31 @@ _HAS_FIGURES: dict[str, Callable[[Sequence[CheckpointPoint]], bool]] = {
 def chart(request: HttpRequest, pk: int, name: str) -> JsonResponse:
     """Return `{"figure", "note", "empty"}` as JSON. An unknown range counts as the default range."""
     job = find_job(pk)
-    span = window_of(request, job, timezone.now()).span
+    window = window_of(request, job, timezone.now())
+    axis = window.axis
     if name == "alignment":
-        return JsonResponse(_alignment(job, span))
+        return JsonResponse(_alignment(job, axis))
     if name not in BUILDERS:
         raise Http404
-    rolled, points = read_chart(job, span, FIGURES[name])
-    starts, gaps = read_run_starts(job, span), read_gaps(job, span)
+    rolled, points = read_chart(job, window.span, FIGURES[name], axis)
+    starts, gaps = read_run_starts(job, axis), read_gaps(job, axis)
     if rolled.points is not None:
+        figure = rolled_figure(name, rolled.points, starts, axis, gaps)
+        note = _rollup_note(rolled.points, whole_days=rolled.whole_days)
         return JsonResponse(
             {
-                "figure": rolled_figure(name, rolled.points, starts, span, gaps),
-                "note": _rollup_note(rolled.points, whole_days=rolled.whole_days),
+                "figure": figure,
+                "note": _joined(note, note_of(figure), _beginning(window)),
                 "empty": not has_figures(name, rolled.points),
                 "rolled": True,
             }
         )
+    figure = BUILDERS[name](points, starts, axis, gaps)
+    note = _points_note(points, starts, axis, gaps, rolled.behind)
     return JsonResponse(
         {
-            "figure": BUILDERS[name](points, starts, span, gaps),
-            "note": _points_note(points, starts, span, gaps, rolled.behind),
+            "figure": figure,
+            "note": _joined(note, note_of(figure), _beginning(window)),
             "empty": not _HAS_FIGURES[name](points),
         }
     )
@@ -82,19 +91,32 @@ def chart(request: HttpRequest, pk: int, name: str) -> JsonResponse:
 def table(request: HttpRequest, pk: int, name: str) -> HttpResponse:
     """Render the values of a chart as a table, newest first, for screen readers and for copying."""
     job = find_job(pk)
-    span = window_of(request, job, timezone.now()).span
+    window = window_of(request, job, timezone.now())
+    axis = window.axis
     if name == "alignment":
-        return render(request, "job/alignment_table.html", {"rows": read_alignment(job, span).by_subtask})
+        return render(request, "job/alignment_table.html", {"rows": read_alignment(job, axis).by_subtask})
     if name not in BUILDERS:
         raise Http404
-    rolled, points = read_chart(job, span, FIGURES[name])
+    rolled, points = read_chart(job, window.span, FIGURES[name], axis)
     if rolled.points is not None:
         rows = [(point, point.figures[FIGURES[name][0]]) for point in reversed(rolled.points)]
         note = _rollup_note(rolled.points, whole_days=rolled.whole_days)
         texts = {"points": rows, "note": note, "is_size": name in ("sizes", "moved")}
         return render(request, "job/chart_table_rolled.html", texts)
-    context = {"name": name, "points": points[::-1], "note": _points_note(points, [], span, [])}
+    context = {"name": name, "points": points[::-1], "note": _points_note(points, [], axis, [])}
     return render(request, "job/chart_table.html", context)
+
+
+def _joined(*notes: str) -> str:
+    return " ".join(note for note in notes if note)
+
+
+def _beginning(window: Window) -> str:
+    """Return a note about the empty part of an axis that begins before the job's history."""
+    span = window.span
+    if span.start <= window.axis.start or span.end - span.start <= SHORTEST:
+        return ""
+    return _("The history begins on %(at)s.") % {"at": clock_of(span.start)}
 
 
 def _alignment(job: Job, span: Span) -> dict[str, Any]:

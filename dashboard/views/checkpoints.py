@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
@@ -16,14 +14,24 @@ from django.views.decorators.vary import vary_on_headers
 from dashboard.forms.history import HistoryForm
 from dashboard.queries.detail import COLUMNS, exceptions_around, read_subtasks
 from dashboard.queries.finding import find_checkpoint, find_operator
-from dashboard.queries.history import Cursor, neighbours, newest_checkpoint, read_history, unreadable_text
+from dashboard.queries.history import (
+    PAGE_SIZE,
+    Cursor,
+    neighbours,
+    newest_checkpoint,
+    read_history,
+    rows_of,
+    unreadable_text,
+)
 from dashboard.queries.waterfall import waterfall_of
+from dashboard.sorting import Sort
 from dashboard.views.job import find_job, job_context
 from monitoring.diagnosis.asking import of_checkpoint
 from monitoring.history.rows import Unreadable, operators_of
 from monitoring.models import CheckpointStatus
 
 SUBTASKS_A_PAGE = 100
+LONGEST_KEY = 18  # digits of a key that PostgreSQL accepts
 OPERATOR_COLUMNS = (
     ("position", _("Order")),
     ("name", _("Operator")),
@@ -34,53 +42,6 @@ OPERATOR_COLUMNS = (
     ("state_size", _("Full size")),
     ("processed_data", _("In-flight data")),
 )
-
-Row = TypeVar("Row")
-
-
-@dataclass(frozen=True)
-class Heading:
-    """The heading of a column. `query` sorts by this column, or reverses the order if it is sorted by it."""
-
-    label: str
-    field: str
-    sorted: str  # "ascending", "descending" or ""
-    query: str
-    numeric: bool = True
-
-
-@dataclass(frozen=True)
-class Sort:
-    """The order of a table: its column and direction, from the query string."""
-
-    field: str
-    descending: bool
-
-    @classmethod
-    def parse(cls, asked: Mapping[str, str], allowed: Iterable[str], default: str) -> Sort:
-        """Return the requested order, or the default if the column is not allowed."""
-        field = asked.get("sort", "")
-        return cls(field, asked.get("order") == "desc") if field in allowed else cls(default, False)
-
-    def headings(self, columns: Sequence[tuple[str, str]], texts: Iterable[str] = ()) -> list[Heading]:
-        """Return the headings of (field, label) columns.
-
-        The first click sorts a numeric column in descending order, and a column in `texts` in ascending order.
-        """
-        plain = set(texts)
-        return [self._heading(field, label, field not in plain) for field, label in columns]
-
-    def _heading(self, field: str, label: str, numeric: bool) -> Heading:
-        mine = field == self.field
-        told = ("descending" if self.descending else "ascending") if mine else ""
-        down = not self.descending if mine else numeric
-        return Heading(label, field, told, f"sort={field}&order={'desc' if down else 'asc'}", numeric)
-
-    def apply(self, rows: Iterable[Row], value: Callable[[Row], Any]) -> list[Row]:
-        """Return the sorted rows. Rows without a value come last in both directions."""
-        known = [row for row in rows if value(row) is not None]
-        unknown = [row for row in rows if value(row) is None]
-        return [*sorted(known, key=value, reverse=self.descending), *unknown]
 
 
 def history(request: HttpRequest, pk: int) -> HttpResponse:
@@ -108,11 +69,14 @@ def history(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def new_checkpoints(request: HttpRequest, pk: int) -> HttpResponse:
-    """Render a notice if there is a newer checkpoint than the newest one on the page."""
+    """Render the rows that are pending on the page, and a notice if there is a checkpoint newer than all its rows."""
     job = find_job(pk)
+    asked = request.GET.getlist("pending")[:PAGE_SIZE]
+    pending = [int(key) for key in asked if key.isdecimal() and len(key) <= LONGEST_KEY]
     seen, newest = Cursor.parse(request.GET.get("seen", "")), newest_checkpoint(job)
     fresh = newest is not None and (seen is None or (newest.at, newest.pk) > (seen.at, seen.pk))
-    return render(request, "job/history_news.html", {"job": job, "fresh": fresh, "seen": seen or ""})
+    context = {"job": job, "fresh": fresh, "rows": rows_of(job, pending)}
+    return render(request, "job/history_news.html", context)
 
 
 @vary_on_headers("HX-Request", "HX-Target")

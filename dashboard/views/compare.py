@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from urllib.parse import urlencode
+
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
+from django.urls import reverse
 
 from dashboard.forms.compare import CompareForm
 from dashboard.queries.comparison import compare_checkpoints, compare_runs
@@ -12,8 +16,14 @@ from monitoring.models import Checkpoint, Run
 
 
 def compare(request: HttpRequest, pk: int) -> HttpResponse:
-    """Show the comparison of `a` and `b` in the query string, or an empty form if they are missing."""
+    """Show the comparison of `a` and `b` in the query string, or an empty form if they are missing.
+
+    The check boxes of the history send `pick` twice, in the order of the rows. The older checkpoint becomes `a`.
+    """
     job = find_job(pk)
+    if picked := sorted(request.GET.getlist("pick"), key=_place):
+        address = reverse("job-compare", args=[job.pk])
+        return redirect(f"{address}?{urlencode({'a': picked[0], 'b': ', '.join(picked[1:])})}")
     context = job_context(job, "history")
     form = CompareForm(job, request.GET or None)
     comparison, sides = None, []
@@ -29,3 +39,8 @@ def compare(request: HttpRequest, pk: int) -> HttpResponse:
         "of_checkpoints": bool(sides) and isinstance(sides[0], Checkpoint),
     }
     return render(request, "job/compare.html", context, status=400 if form.errors else 200)
+
+
+def _place(text: str) -> list[int]:
+    """Return the numbers of a text such as 2/285: the run and the ID of the checkpoint."""
+    return [int(number) for number in re.findall(r"[0-9]{1,18}", text)]

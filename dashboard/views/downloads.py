@@ -56,7 +56,8 @@ POINTS: list[Column[CheckpointPoint]] = [
     *_same("run_number", "checkpoint_id", "triggered_at", "failed", "is_savepoint", "duration", "start_delay"),
     *_same("alignment", "sync", "asynchronous"),
     Column("other_ms", unattributed),
-    *_same("state_size", "checkpointed_size", "processed", "persisted", "start_delay_max", "stands_for"),
+    *_same("state_size", "checkpointed_size", "processed", "persisted", "start_delay_max", "alignment_max"),
+    *_same("stands_for"),
 ]
 EXCEPTIONS: list[Column[RunException]] = [
     Column("run", attrgetter("run.number")),
@@ -132,7 +133,7 @@ def _points(request: HttpRequest, job: Job, form: str) -> HttpResponseBase:
     window = window_of(request, job, timezone.now())
     if window.form.errors:
         return _wrong(window.form.errors)
-    rolled, points = read_chart(job, window.span, tuple(FIGURES))
+    rolled, points = read_chart(job, window.span, tuple(FIGURES), window.axis)
     if rolled.points is None:
         return download(form, f"{job.name}-chart", POINTS, points)
     return download(form, f"{job.name}-chart", ROLLED_POINTS, rolled.points)

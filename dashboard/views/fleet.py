@@ -3,49 +3,87 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from operator import attrgetter
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, QueryDict
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.translation import gettext_noop as _
 from django.views.decorators.vary import vary_on_headers
 
 from dashboard.access.guard import access_of, reach_at
 from dashboard.access.roles import Role
 from dashboard.downloads import Column, download
 from dashboard.forms.bulk import MOST
-from dashboard.forms.view import filters_of
-from dashboard.health import Freshness, Level
+from dashboard.forms.view import KEPT, filters_of
+from dashboard.health import Level
 from dashboard.queries.activity import latest_activity
 from dashboard.queries.fleet import JobRow, Selection, read_fleet, read_matching_rows
 from dashboard.queries.search import find_suggestions
 from monitoring.models import Cluster, Engine, SavedView
 
+# The sortable columns of the list: the field of dashboard.queries.fleet.SORTABLE, and the label.
+COLUMNS = (
+    ("name", _("Job")),
+    ("state", _("Status")),
+    ("completed", _("Last checkpoint")),
+    ("duration", _("Duration")),
+    ("size", _("State size")),
+    ("failures", _("Failures (7 d)")),
+    ("savepoint", _("Savepoint age")),
+)
+KIOSK_JOBS = 8  # the jobs on the wall board, whose lines are large
 NAMED = 8  # up to this number of jobs, the strip shows the jobs' names
 
 
 @vary_on_headers("HX-Request")
 def fleet(request: HttpRequest) -> HttpResponse:
     chosen = selection_of(request.GET)
+    if request.GET.get("kiosk") == "1":
+        return _kiosk(request, chosen)
     found = read_fleet(chosen, timezone.now(), reach_at(request))
     context = {
         "fleet": found,
         "chosen": chosen,
         "levels": [(level, found.counts.get(level, 0)) for level in Level],
-        "legend": [(fresh, found.freshness.get(fresh, 0)) for fresh in Freshness if found.freshness.get(fresh)],
+        "legend": [(level, found.levels[level]) for level in Level if found.levels.get(level)],
         "named": NAMED,
+        "headings": {each.field: each for each in chosen.sorting.headings(COLUMNS, texts=("name", "state"))},
         "most_at_once": MOST,
         "happenings": latest_activity(3 if len(found.strip) <= 3 else 5, reach_at(request)),
         "views": (views := _views(request)),
         "view_is_kept": any(current for _, current in views),
         "filters": filters_of(request.GET.urlencode()),
-        "kept_filters": [(name, request.GET[name]) for name in ("q", "state", "cluster") if request.GET.get(name)],
+        "kept_filters": _kept_filters(request),
         "submit_url": _submit_url(request, found.clusters),
         "section": "fleet",
     }
     live = request.headers.get("HX-Target") == "fleet-live"
     return render(request, "fleet/live.html" if live else "fleet/page.html", context)
+
+
+def _kiosk(request: HttpRequest, chosen: Selection) -> HttpResponse:
+    """Render the wall board: the number of jobs by level and the most urgent jobs, without navigation."""
+    found = read_fleet(replace(chosen, sort="", group=""), timezone.now(), reach_at(request))
+    calm = (Level.HEALTHY, Level.ENDED)
+    troubled = [row for row in found.matching if row.health.level not in calm]
+    context = {
+        "fleet": found,
+        "chosen": chosen,
+        "levels": [(level, found.levels.get(level, 0)) for level in Level if level is not Level.ENDED],
+        "troubled": troubled[:KIOSK_JOBS],
+        "more": len(troubled[KIOSK_JOBS:]),
+        "kept_filters": _kept_filters(request),
+    }
+    live = request.headers.get("HX-Target") == "kiosk-live"
+    return render(request, "fleet/kiosk_live.html" if live else "fleet/kiosk.html", context)
+
+
+def _kept_filters(request: HttpRequest) -> list[tuple[str, str]]:
+    """Return the parameters that the form for labels keeps."""
+    return [(name, request.GET[name]) for name in KEPT if name != "labels" and request.GET.get(name)]
 
 
 def _submit_url(request: HttpRequest, clusters: Sequence[Cluster]) -> str:
@@ -69,6 +107,10 @@ def selection_of(given: QueryDict) -> Selection:
         labels=given.get("labels", "").replace("\0", "")[:500],
         page=given.get("page", "1"),
         upto=given.get("upto", ""),
+        sort=given.get("sort", ""),
+        order=given.get("order", ""),
+        ended=given.get("ended") == "1",
+        group=given.get("group", "").replace("\0", "")[:100],
     )
 
 
@@ -79,8 +121,8 @@ def _views(request: HttpRequest) -> list[tuple[SavedView, bool]]:
 
 
 def download_jobs(request: HttpRequest, form: str) -> HttpResponseBase:
-    """Return a download of the matching jobs, the most urgent first, with the values of their rows."""
-    now, chosen = timezone.now(), selection_of(request.GET)
+    """Return a download of the matching jobs, also those that have ended, in the order of the list."""
+    now, chosen = timezone.now(), replace(selection_of(request.GET), ended=True)
     if chosen.problem:
         return JsonResponse({"errors": {"labels": [chosen.problem]}}, status=400)
     return download(form, "jobs", JOBS, read_matching_rows(chosen, now, reach_at(request)))
@@ -95,6 +137,7 @@ JOBS: list[Column[JobRow]] = [
     Column("sentence", attrgetter("health.sentence")),
     Column("seen_at", attrgetter("facts.seen_at")),
     Column("last_completed_at", attrgetter("facts.last_completed_at")),
+    Column("duration_ms", attrgetter("facts.last_duration_ms")),
     Column("duration_p95_ms", attrgetter("figures.duration_p95")),
     Column("alignment_p95_ms", attrgetter("figures.alignment_p95")),
     Column("state_size_bytes", attrgetter("facts.state_size")),

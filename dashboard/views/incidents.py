@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from django import forms
 from django.contrib import messages
 from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, ngettext
 from django.views.decorators.http import require_POST
 
 from dashboard.access.guard import access_of, actor_of, reach_at, require_on_any
 from dashboard.access.roles import Role
-from dashboard.forms.note import NoteForm, SeveralForm, SnoozeForm
+from dashboard.access.same_site import own_path
+from dashboard.charts.backtest import backtest_figure
+from dashboard.forms.note import (
+    NoteForm,
+    PresetForm,
+    SeveralForm,
+    SnoozeForm,
+    SnoozeSeveralForm,
+    WrittenNoteForm,
+)
 from dashboard.language import rendered
 from dashboard.queries.incidents import (
     UNRESOLVED,
@@ -26,10 +34,14 @@ from dashboard.queries.incidents import (
     find_incidents,
     hidden_by,
     hidden_now,
+    last_good_checkpoint,
+    replay_of,
+    rule_in_force,
     steps_of,
 )
 from dashboard.views.access import action
 from monitoring.alerts import lifecycle
+from monitoring.alerts.kinds import kind_of
 from monitoring.diagnosis.asking import of_incident
 from monitoring.models import Incident, IncidentState, Severity
 
@@ -39,7 +51,9 @@ STATES = [(UNRESOLVED, gettext_noop("Unresolved")), *IncidentState.choices]
 
 
 def incidents(request: HttpRequest) -> HttpResponse:
-    chosen = IncidentFilter.read(request.GET.dict())
+    """List the unresolved incidents. `state=all` lists all, and so does the list of what an incident hides."""
+    shown = {} if "hidden_by" in request.GET else {"state": UNRESOLVED}
+    chosen = IncidentFilter.read(shown | request.GET.dict())
     reach = reach_at(request)
     page = Paginator(reach.narrow_either(find_incidents(chosen)), PAGE_SIZE).get_page(request.GET.get("page"))
     context = {
@@ -48,7 +62,8 @@ def incidents(request: HttpRequest) -> HttpResponse:
         "states": STATES,
         "severities": Severity.choices,
         "hidden": hidden_now(reach) if chosen.hidden_by is None else 0,
-        "choosing": any(_may_acknowledge(request, each) for each in page),
+        "choosing": any(_may_act(request, each) for each in page),
+        "all_unresolved": chosen == IncidentFilter(state=UNRESOLVED),
         "section": "incidents",
     }
     live = request.headers.get("HX-Target") == "incidents-live"
@@ -60,32 +75,72 @@ def incident(request: HttpRequest, pk: int) -> HttpResponse:
     return _show(request, pk, SnoozeForm(label_suffix=""), "incident_live" if live else "incident")
 
 
-def _may_acknowledge(request: HttpRequest, found: Incident) -> bool:
+def chart(request: HttpRequest, pk: int) -> JsonResponse:
+    found = get_object_or_404(Incident.objects.select_related("job", "cluster", "rule"), pk=pk)
+    rule = rule_in_force(found)
+    if rule is None:
+        raise Http404
+    replayed = replay_of(found, rule, timezone.now())
+    figure = backtest_figure(replayed, kind_of(rule.kind).unit)
+    return JsonResponse({"figure": figure, "note": "", "empty": not replayed.has_values})
+
+
+def _may_act(request: HttpRequest, found: Incident) -> bool:
     may = access_of(request).may_on(Role.OPERATOR, found.job_id, found.cluster_id)
-    return may and found.state in (IncidentState.OPEN, IncidentState.SNOOZED)
+    return may and found.state != IncidentState.RESOLVED
 
 
 @require_POST
 def acknowledge_several(request: HttpRequest) -> HttpResponse:
-    """Acknowledge the selected incidents, as far as the reader may operate their jobs."""
+    def act(found: Incident, by: str, form: SeveralForm, now: datetime) -> None:
+        lifecycle.acknowledge(found, by, form.cleaned_data["note"], now)
+
+    def text(done: int) -> str:
+        return ngettext("%(done)s incident acknowledged.", "%(done)s incidents acknowledged.", done)
+
+    return _move_several(request, SeveralForm(request.POST), act, text)
+
+
+@require_POST
+def snooze_several(request: HttpRequest) -> HttpResponse:
+    def act(found: Incident, by: str, form: SnoozeSeveralForm, now: datetime) -> None:
+        lifecycle.snooze(found, form.until(now), by, form.cleaned_data["note"], now)
+
+    def text(done: int) -> str:
+        return ngettext("%(done)s incident snoozed.", "%(done)s incidents snoozed.", done)
+
+    return _move_several(request, SnoozeSeveralForm(request.POST), act, text)
+
+
+@require_POST
+def resolve_several(request: HttpRequest) -> HttpResponse:
+    def act(found: Incident, by: str, form: SeveralForm, now: datetime) -> None:
+        lifecycle.resolve(found, by, form.cleaned_data["note"], now)
+
+    def text(done: int) -> str:
+        return ngettext("%(done)s incident resolved.", "%(done)s incidents resolved.", done)
+
+    return _move_several(request, SeveralForm(request.POST), act, text)
+
+
+def _move_several(
+    request: HttpRequest, form: SeveralForm, act: Callable[..., None], text: Callable[[int], str]
+) -> HttpResponse:
+    """Apply `act` to the selected incidents, as far as the reader may operate their jobs."""
     require_on_any(request, Role.OPERATOR)
-    form = SeveralForm(request.POST)
     if not form.is_valid():
-        none = "incident" in form.errors
-        messages.error(request, _("Select at least one incident. Nothing was changed.") if none else _long_note())
+        messages.error(request, _refusal(form))
         return redirect(_back(request))
-    named = Incident.objects.filter(pk__in=form.cleaned_data["incident"]).select_related("job", "cluster")
-    access = access_of(request)
+    named = Incident.objects.filter(pk__in=form.cleaned_data["incident"]).select_related("job", "cluster", "rule")
+    access, by, now = access_of(request), actor_of(request), timezone.now()
     found = [each for each in named if access.may_on(Role.OPERATOR, each.job_id, each.cluster_id)]
-    by, note = actor_of(request), form.cleaned_data["note"]
-    done = lifecycle.acknowledge_all(found, by, note, timezone.now())
+    done = lifecycle.for_each(found, lambda each: act(each, by, form, now))
     left = len(form.cleaned_data["incident"]) - done
-    text = messages.success if done else messages.warning
-    lines = [ngettext("%(done)s incident acknowledged.", "%(done)s incidents acknowledged.", done) % {"done": done}]
+    lines = [text(done) % {"done": done}]
     if left:
         unchanged = ngettext("%(left)s incident had already changed.", "%(left)s incidents had already changed.", left)
         lines.append(unchanged % {"left": left})
-    text(request, " ".join(lines))
+    (messages.success if done else messages.warning)(request, " ".join(lines))
     return redirect(_back(request))
 
 
@@ -108,16 +163,44 @@ def resolve(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @action
+def reopen(request: HttpRequest, pk: int) -> HttpResponse:
+    def act(found: Incident, by: str, cleaned: dict[str, str], now: datetime) -> str:
+        lifecycle.reopen(found, by, cleaned["note"], now)
+        return _("Incident reopened.")
+
+    return _move(request, pk, NoteForm(request.POST), act)
+
+
+@action
+def add_note(request: HttpRequest, pk: int) -> HttpResponse:
+    def act(found: Incident, by: str, cleaned: dict[str, str], now: datetime) -> str:
+        lifecycle.annotate(found, by, cleaned["note"], now)
+        return _("Note added.")
+
+    return _move(request, pk, WrittenNoteForm(request.POST), act)
+
+
+@action
 def snooze(request: HttpRequest, pk: int) -> HttpResponse:
-    def act(found: Incident, by: str, cleaned: dict[str, int | str], now: datetime) -> str:
-        until = now + timedelta(seconds=int(cleaned["snooze_for"]))
-        lifecycle.snooze(found, until, by, str(cleaned["note"]), now)
+    form: PresetForm | SnoozeForm
+    form = PresetForm(request.POST) if "preset" in request.POST else SnoozeForm(request.POST, label_suffix="")
+
+    def act(found: Incident, by: str, cleaned: dict[str, str], now: datetime) -> str:
+        until = form.until(now)
+        lifecycle.snooze(found, until, by, cleaned["note"], now)
         return _("Incident snoozed until %(until)s.") % {"until": f"{timezone.localtime(until):%Y-%m-%d %H:%M %Z}"}
 
-    return _move(request, pk, SnoozeForm(request.POST, label_suffix=""), act)
+    return _move(request, pk, form, act)
 
 
-def _long_note() -> str:
+def _refusal(form: forms.Form) -> str:
+    """Return why an action was refused whose fields are not on the page that follows."""
+    if "incident" in form.errors:
+        return _("Select at least one incident. Nothing was changed.")
+    if "preset" in form.errors:
+        return _("Select how long to snooze. Nothing was changed.")
+    if form.has_error("note", "required"):
+        return _("Enter a note. Nothing was changed.")
     return _("The note has more than 2000 characters. Nothing was changed.")
 
 
@@ -126,12 +209,12 @@ def _move(request: HttpRequest, pk: int, form: forms.Form, act: Callable[..., st
     if not form.is_valid():
         if isinstance(form, SnoozeForm):
             return _show(request, pk, form, "incident", 422)
-        messages.error(request, _long_note())
+        messages.error(request, _refusal(form))
         return redirect("incident", pk)
     try:
         messages.success(request, act(found, actor_of(request), form.cleaned_data, timezone.now()))
-    except lifecycle.IncidentMovedOn as moved:
-        messages.warning(request, rendered(moved.reason))
+    except lifecycle.IncidentUnchanged as unchanged:
+        messages.warning(request, rendered(unchanged.reason))
     return redirect("incident", pk)
 
 
@@ -142,6 +225,8 @@ def _show(request: HttpRequest, pk: int, form: SnoozeForm, template: str, status
         "incident": found,
         "steps": steps_of(found),
         "causes": of_incident(found, timezone.now()),
+        "rule": rule_in_force(found),
+        "last_good": last_good_checkpoint(found),
         "hidden": hidden,
         "hidden_count": count,
         "form": form,
@@ -152,6 +237,5 @@ def _show(request: HttpRequest, pk: int, form: SnoozeForm, template: str, status
 
 def _back(request: HttpRequest) -> str:
     """Return the URL of the filtered list from which the request came."""
-    to = request.POST.get("back", "")
-    own = url_has_allowed_host_and_scheme(to, allowed_hosts={request.get_host()}, require_https=request.is_secure())
-    return to if own and to.startswith("/incidents/") else "incidents"
+    to = own_path(request, request.POST.get("back", ""))
+    return to if to.startswith("/incidents/") else "incidents"

@@ -103,13 +103,14 @@ def _show(request: HttpRequest, form: MaintenanceForm, status: int = 200) -> Htt
         "form": form,
         "page": page,
         "rows": [(each, _phase(each, now)) for each in page],
-        "jobs": _offered_jobs(reach),
+        "jobs": offered_jobs(reach),
         "section": "maintenance",
     }
     return render(request, "channels/maintenance.html", context, status=status)
 
 
-def _offered_jobs(reach: Reach) -> QuerySet[Job]:
+def offered_jobs(reach: Reach) -> QuerySet[Job]:
+    """Return the jobs that a form suggests to an operator."""
     jobs = Job.objects.select_related("cluster").order_by("name")
     mine = jobs if operates_everything(reach) else jobs.filter(reach.on_jobs(least=Role.OPERATOR))
     return mine[:JOBS_OFFERED]

@@ -9,11 +9,11 @@ from django.contrib.auth.decorators import login_not_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_GET
 
 from dashboard.access import oidc
 from dashboard.access.log_in import client_address
+from dashboard.access.same_site import own_path
 from monitoring import audit
 
 _NEXT = "after_log_in"
@@ -24,7 +24,7 @@ BACKEND = "django.contrib.auth.backends.ModelBackend"
 @login_not_required
 def begin(request: HttpRequest) -> HttpResponse:
     _require_configured()
-    request.session[_NEXT] = _own_path(request, request.GET.get("next", ""))
+    request.session[_NEXT] = own_path(request, request.GET.get("next", ""))
     try:
         return oidc.to_provider(request, settings.PUBLIC_URL.rstrip("/") + reverse("oidc-back"))
     except oidc.NotLoggedIn as problem:
@@ -54,9 +54,3 @@ def _refused(request: HttpRequest, problem: oidc.NotLoggedIn) -> HttpResponse:
 def _require_configured() -> None:
     if not settings.OIDC_ISSUER:
         raise Http404
-
-
-def _own_path(request: HttpRequest, to: str) -> str:
-    """Return the address if it belongs to Waymark, else "", so that the log-in never redirects to another site."""
-    hosts = {request.get_host()}
-    return to if url_has_allowed_host_and_scheme(to, allowed_hosts=hosts, require_https=request.is_secure()) else ""

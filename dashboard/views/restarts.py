@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from urllib.parse import urlencode
+from urllib.parse import urlsplit
 
 from django.contrib import messages
 from django.core.paginator import Paginator
@@ -14,11 +14,13 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from dashboard.access.guard import actor_of
+from dashboard.access.same_site import own_path
 from dashboard.acts.shown import JobChanged, ShownRun, check_shown_run, repeat_hint
 from dashboard.language import rendered
 from dashboard.queries.facts import OPEN_ATTEMPT_STATES
 from dashboard.queries.states import (
     changes_since,
+    estimate_restart,
     offered_snapshot,
     offered_snapshots,
     preselected_snapshot,
@@ -69,16 +71,21 @@ def restart(request: HttpRequest, pk: int) -> HttpResponse:
     context["unchecked"] = chosen and chosen.path and not can_be_checked(job, chosen.path)
     context["again"] = Restores(job).of(chosen.path) if chosen else None
     context["since"] = changes_since(job, chosen.run, chosen.taken_at) if chosen and not chosen.is_future else None
+    context["estimate"] = estimate_restart(job)
+    context["back"] = _back(request, pk)
     extra = {"offer": offer, "chosen": chosen, "missing": wanted and (chosen is None or chosen.key != wanted)}
     return render(request, "job/restart.html", context | extra)
 
 
 def changed_run(request: HttpRequest, pk: int) -> HttpResponse:
     """Render a warning if the job has changed since the page was rendered. Otherwise return an empty response."""
+    job, shown, now = find_job(pk), ShownRun.read(request.GET), timezone.now()
     try:
-        check_shown_run(find_job(pk), ShownRun.read(request.GET), timezone.now())
+        check_shown_run(job, shown, now)
     except JobChanged as moved:
-        return render(request, "job/moved_on.html", {"moved": moved})
+        was = job.runs.filter(pk=shown.run_id).first() if shown and shown.run_id else None
+        ended_at = was.ended_at if was else None
+        return render(request, "job/moved_on.html", {"moved": moved, "ended_at": ended_at or now})
     return HttpResponse(status=204)
 
 
@@ -93,18 +100,29 @@ def replayed_rows(request: HttpRequest, pk: int) -> HttpResponse:
     return render(request, "job/rows_again.html", {"rows": rows})
 
 
+def _back(request: HttpRequest, pk: int) -> str:
+    """Return the path of the page from which the reader came, which the links of the restart page keep as `back`."""
+    for page in (request.GET.get("back", ""), request.headers.get("Referer", "")):
+        path = own_path(request, page)
+        if path and urlsplit(path).path not in (request.path, reverse("login")):
+            return path
+    return reverse("job", args=[pk])
+
+
 @operator_required
 def start_restart(request: HttpRequest, pk: int) -> HttpResponse:
     job = find_job(pk)
     wanted = request.POST.get("from", "")
     saved_first = request.POST.get("stop") != "cancel"
-    again = {"from": wanted} | ({} if saved_first else {"stop": "cancel"})
+    back = own_path(request, request.POST.get("back", ""))
+    kept = {"back": back} if back else {}
+    again = {"from": wanted} | ({} if saved_first else {"stop": "cancel"}) | kept
     try:
         check_shown_run(job, ShownRun.read(request.POST), timezone.now())
         choice = offered_snapshot(job, wanted)
         if choice is None:
             messages.error(request, why_not_offered(job, wanted))
-            return redirect("job-restart", pk)
+            return redirect(reverse("job-restart", args=[pk], query=kept))
         attempt = restart_from(job, choice.source, actor_of(request), timezone.now(), stop_first=saved_first)
     except JobChanged as moved:
         return _refused(request, pk, f"{moved} {repeat_hint()}", again)
@@ -136,7 +154,7 @@ def _not_run(request: HttpRequest, pk: int, why: Reason | str) -> HttpResponse:
 def _refused(request: HttpRequest, pk: int, why: Reason | str, again: dict[str, str]) -> HttpResponse:
     """Redirect to the restart page with an error message. `again` has the query parameters that restore the choice."""
     messages.error(request, _("Nothing was stopped or started. %(refused)s") % {"refused": rendered(why)})
-    return redirect(f"{reverse('job-restart', args=[pk])}?{urlencode(again)}")
+    return redirect(reverse("job-restart", args=[pk], query=again))
 
 
 @action

@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from dashboard.forms.view import ViewForm, filters_of
+from dashboard.views.confirmation import Confirmation, ask
 from monitoring.models import SavedView
 
 
@@ -26,9 +27,14 @@ def save_view(request: HttpRequest) -> HttpResponse:
     return _fleet(filters_of(request.POST.get("query", "")))
 
 
-@require_POST
 def forget_view(request: HttpRequest, pk: int) -> HttpResponse:
+    """Show the confirmation, or delete the view on POST."""
     view = get_object_or_404(SavedView, pk=pk, user=request.user)
+    if request.method != "POST":
+        question = _("Delete the view “%(name)s”?") % {"name": view.name}
+        consequences = [_("The fleet page no longer lists the view. No job changes.")]
+        back = f"{reverse('fleet')}?{view.query}"
+        return ask(request, Confirmation(question, consequences, _("Delete view"), back, _("Fleet"), "fleet"))
     view.delete()
     messages.success(request, _("View “%(name)s” deleted.") % {"name": view.name})
     return redirect("fleet")

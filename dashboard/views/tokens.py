@@ -9,15 +9,16 @@ from django.contrib import messages
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_POST
 
 from dashboard.access import tokens as access
 from dashboard.access.confirming import NotConfirmed, confirm, logged_in_recently
 from dashboard.forms.token import TokenForm
+from dashboard.views.confirmation import Confirmation, ask
 from dashboard.views.me import own_user
 from monitoring.models import ApiToken
 
@@ -47,14 +48,22 @@ def tokens(request: HttpRequest) -> HttpResponse:
     return _page(request, user, form, status=422)
 
 
-@require_POST
 def revoke(request: HttpRequest, pk: int) -> HttpResponse:
+    """Show the confirmation, or revoke the token on POST."""
     token = get_object_or_404(ApiToken, pk=pk, user=request.user.pk)
+    if request.method != "POST":
+        return ask_to_revoke(request, token, reverse("tokens"), _("API tokens"), "tokens")
     if access.revoke(token, request.user.get_username(), timezone.now()):
         messages.success(request, _("Token %(name)s revoked. Requests with it are refused.") % {"name": token.name})
     else:
         messages.warning(request, _("Token %(name)s was already revoked.") % {"name": token.name})
     return redirect("tokens")
+
+
+def ask_to_revoke(request: HttpRequest, token: ApiToken, back: str, back_title: str, section: str) -> HttpResponse:
+    question = _("Revoke the token “%(name)s”?") % {"name": token.name}
+    consequences = [_("Requests with the token are refused."), _("A revoked token cannot be restored.")]
+    return ask(request, Confirmation(question, consequences, _("Revoke token"), back, back_title, section))
 
 
 def _form(user: User, typed: Any = None) -> TokenForm:

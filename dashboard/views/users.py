@@ -10,6 +10,7 @@ from django.core.paginator import Paginator
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_post_parameters
@@ -18,7 +19,9 @@ from dashboard.access import accounts, tokens
 from dashboard.access.guard import actor_of
 from dashboard.forms.account import GrantForm, PasswordForm, RoleForm, UserForm
 from dashboard.views.access import admin_action, admin_required
+from dashboard.views.confirmation import Confirmation, ask
 from dashboard.views.me import own_user
+from dashboard.views.tokens import ask_to_revoke
 from monitoring.models import ApiToken, AuditEntry, Grant
 
 PAGE_SIZE = 50
@@ -135,17 +138,27 @@ def add_grant(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("user", pk)
 
 
-@admin_action
+@admin_required
 def take_grant(request: HttpRequest, pk: int) -> HttpResponse:
+    """Show the confirmation, or revoke the grant on POST."""
     found = get_object_or_404(Grant.objects.select_related("user", "cluster"), pk=pk)
+    if request.method != "POST":
+        question = _("Revoke the grant of %(user)s: %(found)s?") % {"user": found.user, "found": found}
+        consequences = [_("The account loses the rights that only this grant gives.")]
+        back, name = reverse("user", args=[found.user_id]), found.user.get_username()
+        return ask(request, Confirmation(question, consequences, _("Revoke grant"), back, name, "users"))
     accounts.revoke_grant(found, actor_of(request))
     messages.success(request, _("Grant of %(user)s revoked: %(found)s.") % {"user": found.user, "found": found})
     return redirect("user", found.user_id)
 
 
-@admin_action
+@admin_required
 def revoke_token(request: HttpRequest, pk: int) -> HttpResponse:
+    """Show the confirmation, or revoke the token on POST."""
     found = get_object_or_404(ApiToken.objects.select_related("user"), pk=pk)
+    if request.method != "POST":
+        back = reverse("user", args=[found.user_id])
+        return ask_to_revoke(request, found, back, found.user.get_username(), "users")
     tokens.revoke(found, actor_of(request), timezone.now())
     messages.success(request, _("Token %(name)s revoked.") % {"name": found.name})
     return redirect("user", found.user_id)

@@ -8,7 +8,7 @@ from datetime import datetime
 from django.http import HttpRequest
 
 from dashboard.forms.window import WindowForm
-from dashboard.queries.series import DEFAULT_RANGE, RANGES, SHORTEST, Span, first_checkpoint_at, span_of
+from dashboard.queries.series import DEFAULT_RANGE, RANGES, SHORTEST, Span, axis_of, first_checkpoint_at, span_of
 from monitoring.models import Job
 
 
@@ -22,7 +22,8 @@ class Window:
 
     form: WindowForm
     name: str
-    span: Span
+    span: Span  # shortened to the job's history if a range up to now was requested
+    axis: Span  # the requested range
     ranges: tuple[str, ...] = tuple(RANGES)
 
     @property
@@ -38,7 +39,8 @@ def window_of(request: HttpRequest, job: Job, now: datetime, default: str = DEFA
     chosen = request.GET.get("range", default)
     name = chosen if chosen in RANGES else default
     span = _from_to(job, since, until, now) if since or until else span_of(job, name, now)
-    return Window(form, "" if since or until else name, replace(span, run=form.cleaned_data.get("run")))
+    span = replace(span, run=form.cleaned_data.get("run"))
+    return Window(form, "", span, span) if since or until else Window(form, name, span, axis_of(name, span))
 
 
 def _from_to(job: Job, since: datetime | None, until: datetime | None, now: datetime) -> Span:

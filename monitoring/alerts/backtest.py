@@ -20,11 +20,14 @@ POINTS = 720  # upper limit of the points in a chart
 
 @dataclass(frozen=True)
 class OpenPeriod:
-    """An incident that the rule would have opened. `closed_at` is None if it would still be open."""
+    """An incident that the rule would have opened, or did open. `closed_at` is None if it would be open still.
+
+    `finding` is a text if an older version stored the incident.
+    """
 
     opened_at: datetime
     closed_at: datetime | None
-    finding: Reason
+    finding: Reason | str
     flapping: bool
 
 

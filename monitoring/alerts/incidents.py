@@ -1,8 +1,8 @@
-"""Open, change and resolve incidents. Each step is a row; its notifications are stored in the same transaction.
+"""Open, change, resolve and reopen incidents. Each step is a row; its notifications are stored in the same transaction.
 
-Callers hold a transaction. Every step takes many incidents at once: ten thousand jobs may fail in one minute. OPENED
-and RESOLVED notify people. CHANGED only updates one row of the timeline, so that a job that keeps failing sends one
-message and has one line, not one per check.
+Callers hold a transaction. Every step takes many incidents at once: ten thousand jobs may fail in one minute. OPENED,
+REOPENED and RESOLVED notify people. CHANGED only updates one row of the timeline, so that a job that keeps failing
+sends one message and has one line, not one per check.
 """
 
 from __future__ import annotations
@@ -184,6 +184,35 @@ def wake_incident(incident: Incident, now: datetime) -> bool:
         return False
     woken = AlertReason.WOKEN(finding=stored(incident, "sentence"))
     events = _steps(IncidentEventKind.WOKEN, [(incident, woken, {})], now)
+    outbox.write(events, now)
+    return True
+
+
+def add_note(incident: Incident, by: str, note: str, now: datetime) -> None:
+    _steps(IncidentEventKind.NOTE, [(incident, AlertReason.NOTE(by=by, note=note), {})], now)
+
+
+def reopen_incident(incident: Incident, by: str, note: str, now: datetime) -> bool:
+    """Reopen the incident and notify as if it had just opened. Return False if it is not resolved.
+
+    Raises:
+        IntegrityError: Its rule and subject have another unresolved incident.
+    """
+    hidden = inhibition.inhibitors([incident.cluster_id] if incident.job_id and incident.cluster_id else [])
+    changes = {
+        "state": IncidentState.OPEN,
+        "acknowledged_at": None,
+        "acknowledged_by": "",
+        "snoozed_until": None,
+        "resolved_at": None,
+        "resolved_by": "",
+        "inhibited_by": hidden.get(incident.cluster_id or 0),
+    }
+    if not _move(incident, (IncidentState.RESOLVED,), changes):
+        return False
+    reason = AlertReason.REOPENED_NOTE(by=by, note=note) if note else AlertReason.REOPENED(by=by)
+    events = _steps(IncidentEventKind.REOPENED, [(incident, reason, {})], now)
+    inhibition.take_effect(incident, now)
     outbox.write(events, now)
     return True
 

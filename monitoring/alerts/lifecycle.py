@@ -1,28 +1,44 @@
-"""Acknowledge, snooze and resolve incidents for people, and end snoozes that are over."""
+"""Acknowledge, snooze, resolve, reopen and annotate incidents for people, and end snoozes that are over."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Iterable
 from datetime import datetime
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from monitoring import audit
-from monitoring.alerts.incidents import acknowledge_incident, resolve_incident, snooze_incident, wake_incident
-from monitoring.alerts.memory import dismiss
-from monitoring.models import Incident, IncidentState
+from monitoring.alerts.incidents import (
+    acknowledge_incident,
+    add_note,
+    reopen_incident,
+    resolve_incident,
+    snooze_incident,
+    wake_incident,
+)
+from monitoring.alerts.kinds import kinds
+from monitoring.alerts.memory import dismiss, lock_rule, resume
+from monitoring.models import AlertRule, Incident, IncidentState
 from monitoring.reasons.alerts import AlertReason
+from monitoring.reasons.reason import Reason
 from monitoring.reasons.report import CycleReport
 from monitoring.reasons.work import WorkReason
 
 
-class IncidentMovedOn(Exception):
+class IncidentUnchanged(Exception):
+    """Raised if an action is not possible; `reason` says why."""
+
+    def __init__(self, reason: Reason) -> None:
+        self.reason = reason
+        super().__init__(str(reason))
+
+
+class IncidentMovedOn(IncidentUnchanged):
     """Raised if the incident's state has changed meanwhile; `reason` names the present state."""
 
     def __init__(self, incident: Incident) -> None:
         incident.refresh_from_db(fields=["state"])
-        self.reason = _ALREADY[IncidentState(incident.state)]()
-        super().__init__(str(self.reason))
+        super().__init__(_ALREADY[IncidentState(incident.state)]())
 
 
 _ALREADY = {
@@ -41,12 +57,12 @@ def acknowledge(incident: Incident, by: str, note: str, now: datetime) -> None:
     _record(incident, by, "incident.acknowledge", note, before)
 
 
-def acknowledge_all(incidents: Collection[Incident], by: str, note: str, now: datetime) -> int:
-    """Acknowledge the incidents one by one, skip those whose state has changed, and return the number acknowledged."""
+def for_each(incidents: Iterable[Incident], act: Callable[[Incident], None]) -> int:
+    """Apply `act` to the incidents one by one, skip those whose state has changed, and return how many it changed."""
     done = 0
     for incident in incidents:
         try:
-            acknowledge(incident, by, note, now)
+            act(incident)
         except IncidentMovedOn:
             continue
         done += 1
@@ -70,6 +86,46 @@ def resolve(incident: Incident, by: str, reason: str, now: datetime) -> None:
         raise IncidentMovedOn(incident)
     dismiss(incident, now)
     _record(incident, by, "incident.resolve", reason, before)
+
+
+@transaction.atomic
+def reopen(incident: Incident, by: str, note: str, now: datetime) -> None:
+    """Reopen a resolved incident. Its rule finds it open, and resolves it when the condition is not met.
+
+    Raises:
+        IncidentUnchanged: The incident is unresolved, the rule has another unresolved one, or nothing watches it.
+    """
+    before, rule = incident.state, lock_rule(incident)  # 1. no evaluation opens another incident from here on
+    if refusal := _why_not_reopened(incident, rule):
+        raise IncidentUnchanged(refusal)
+    try:
+        with transaction.atomic():  # 2. without a rule, only the database refuses a second one
+            reopened = reopen_incident(incident, by, note.strip(), now)
+    except IntegrityError as error:
+        incident.refresh_from_db()
+        raise IncidentUnchanged(_why_not_reopened(incident, rule) or AlertReason.ALREADY_OPEN()) from error
+    if not reopened:
+        raise IncidentMovedOn(incident)
+    resume(incident, now)
+    _record(incident, by, "incident.reopen", note, before)
+
+
+def _why_not_reopened(incident: Incident, rule: AlertRule | None) -> Reason | None:
+    if incident.cluster is not None and incident.cluster.archived_at is not None:
+        return AlertReason.NO_CLUSTER_TO_REOPEN()
+    if incident.kind in kinds() and (rule is None or not rule.enabled):
+        return AlertReason.NO_RULE_TO_REOPEN()
+    same = {"rule": rule, "job": incident.job_id, "cluster": incident.cluster_id, "kind": incident.kind}
+    others = Incident.objects.filter(**same).exclude(state=IncidentState.RESOLVED).exclude(pk=incident.pk)
+    other = others.first()
+    return AlertReason.REOPENED_MEANWHILE(incident=other.pk) if other else None
+
+
+@transaction.atomic
+def annotate(incident: Incident, by: str, note: str, now: datetime) -> None:
+    """Add a note to the timeline of an incident in any state."""
+    add_note(incident, by, note.strip(), now)
+    _record(incident, by, "incident.note", note, incident.state)
 
 
 def wake_due(now: datetime) -> CycleReport:

@@ -75,10 +75,28 @@ def dismiss(incident: Incident, now: datetime) -> None:
     Events before `now` no longer count. Call this function within the transaction that resolves the incident. It locks
     the rule's row first: an evaluation in progress ends before, and the next one sees the change.
     """
-    if incident.rule_id is None:
-        return
-    AlertRule.objects.select_for_update().filter(pk=incident.rule_id).first()
-    values = {"phase": RulePhase.DISMISSED, "since": now, "opened_at": None, "flapping": False, "counts_since": now}
+    if lock_rule(incident) is not None:
+        _put(incident, RulePhase.DISMISSED, now, opened_at=None, counts_since=now)
+
+
+def resume(incident: Incident, now: datetime) -> None:
+    """Make the rule of a reopened incident find it open, and count the events before its resolution again.
+
+    The rule resolves the incident when its condition is not met. Call this function like `dismiss`.
+    """
+    if lock_rule(incident) is not None:
+        _put(incident, RulePhase.OPEN, now, opened_at=incident.opened_at, counts_since=None)
+
+
+def lock_rule(incident: Incident) -> AlertRule | None:
+    """Lock the rule of the incident and return it, or None if it was deleted."""
+    return AlertRule.objects.select_for_update().filter(pk=incident.rule_id).first() if incident.rule_id else None
+
+
+def _put(
+    incident: Incident, phase: RulePhase, now: datetime, *, opened_at: datetime | None, counts_since: datetime | None
+) -> None:
+    values = {"phase": phase, "since": now, "opened_at": opened_at, "flapping": False, "counts_since": counts_since}
     cluster = None if incident.job_id else incident.cluster_id
     subject: dict[str, Any] = {"job_id": incident.job_id, "cluster_id": cluster}
     RuleState.objects.update_or_create(rule_id=incident.rule_id, **subject, defaults=values)

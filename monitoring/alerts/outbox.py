@@ -28,6 +28,7 @@ from monitoring.reasons.notify import NotifyReason
 SETTLING = timedelta(minutes=6)
 REASONS = {
     IncidentEventKind.OPENED: NotificationReason.OPENED,
+    IncidentEventKind.REOPENED: NotificationReason.OPENED,
     IncidentEventKind.WOKEN: NotificationReason.WOKEN,
     IncidentEventKind.RESOLVED: NotificationReason.RESOLVED,
 }
@@ -86,7 +87,8 @@ class _Channels:
 
 
 def _notification(event: IncidentEvent, channel: Channel, now: datetime) -> Notification:
-    hidden = event.kind == IncidentEventKind.OPENED and event.incident.inhibited_by_id is not None
+    opened = REASONS[IncidentEventKind(event.kind)] is NotificationReason.OPENED
+    hidden = opened and event.incident.inhibited_by_id is not None
     return Notification(
         event=event,
         channel=channel,

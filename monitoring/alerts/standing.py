@@ -41,6 +41,10 @@ class Standing:
         return self.value is not None and self.limit is not None and self.value >= self.limit
 
     @property
+    def derives_limit(self) -> bool:
+        return derives_limit(self.watch)
+
+    @property
     def is_open(self) -> bool:
         return self.state.is_open
 
@@ -58,6 +62,16 @@ def standing_of(rule: AlertRule, job: Job, now: datetime) -> Standing:
     facts = facts_now(watch, job, now).after(state.counts_since if watch.kind.counts else None)
     value, limit = watch.kind.value(facts, watch.terms, now), watch.kind.limit(facts, watch.terms, now)
     return Standing(rule, watch, value, limit, state)
+
+
+def derives_limit(watch: Watch) -> bool:
+    """Return whether the rule derives its limit from the job's configuration."""
+    return watch.kind.threshold is not None and watch.terms.threshold is None
+
+
+def limit_now(watch: Watch, job: Job, now: datetime) -> float | None:
+    """Return the rule's present limit for the job, or None if it is unknown."""
+    return watch.kind.limit(facts_now(watch, job, now), watch.terms, now)
 
 
 def facts_now(watch: Watch, job: Job, now: datetime) -> Facts:

@@ -20,6 +20,7 @@ from monitoring.alerts.walk import Move, State, Transition, Watch
 from monitoring.models import AlertRule, Cluster, Incident, IncidentState, Job, RulePhase, RuleState, Severity
 from monitoring.reasons.alerts import AlertReason
 from monitoring.reasons.columns import stored
+from monitoring.reasons.reason import Reason
 
 Unresolved = dict[tuple[int, int], Incident]  # (rule ID, subject) → incident
 
@@ -46,8 +47,7 @@ def tell(kind: Kind, verdicts: Sequence[Verdict], fleet: Fleet, now: datetime) -
             [each for each in moved if each[1].move is Move.OPENED], unresolved, kind, fleet, now
         )
         outcome["resolved"] += _close([each for each in moved if each[1].move is Move.CLOSED], unresolved, fleet, now)
-    if kind.counts:
-        outcome["changed"] += _change([each for each in verdicts if not each.transitions], unresolved, fleet, now)
+    outcome["changed"] += _change([each for each in verdicts if not each.transitions], unresolved, fleet, now)
     return outcome
 
 
@@ -118,22 +118,38 @@ def _close(moved: Sequence[tuple[Verdict, Transition]], unresolved: Unresolved, 
 
 
 def _change(verdicts: Sequence[Verdict], unresolved: Unresolved, fleet: Fleet, now: datetime) -> int:
-    """Store changed counts of open incidents.
-
-    A count below the threshold is not stored: its incident is about to close.
-    """
+    """Store changed findings of unresolved incidents."""
     changes = []
     for verdict in verdicts:
         incident = unresolved.get((verdict.rule.pk, verdict.subject))
-        if incident is None or verdict.state.phase is not RulePhase.OPEN:
+        if incident is None:
             continue
-        name = fleet.name(verdict.watch.kind.subject, verdict.subject)
-        finding = finding_of(verdict.watch, verdict.facts, now, name, verdict.state.flapping)
-        if finding.reason != stored(incident, "sentence"):
+        finding = _changed(verdict, stored(incident, "sentence"), fleet, now)
+        if finding is not None and finding.reason != stored(incident, "sentence"):
             changes.append(Change(incident, finding.reason, finding.evidence))
     if changes:
         change_incidents(changes, now)
     return len(changes)
+
+
+def _changed(verdict: Verdict, before: Reason | str, fleet: Fleet, now: datetime) -> Finding | None:
+    """Return the present finding of an unresolved incident, or None if its stored finding remains.
+
+    A flapping incident without a problem says so, because it stays open for a whole flapping window. Any other one
+    keeps its finding until it closes. Only counts change while the problem lasts: a finding with an age would change
+    with each evaluation.
+    """
+    watch, state = verdict.watch, verdict.state
+    name = fleet.name(watch.kind.subject, verdict.subject)
+    if state.phase is RulePhase.CLOSING and state.flapping:
+        calm = {"opens": len(state.opens), "window": watch.holds.flap_window, "since": state.since or now}
+        return Finding(AlertReason.FLAPPING_CALM(subject=name, **calm), {"flapping": True})
+    if state.phase is not RulePhase.OPEN:
+        return None
+    returned = isinstance(before, Reason) and before.code is AlertReason.FLAPPING_CALM
+    if not watch.kind.counts and not returned:
+        return None
+    return finding_of(watch, verdict.facts, now, name, state.flapping)
 
 
 @transaction.atomic

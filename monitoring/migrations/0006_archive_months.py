@@ -6,7 +6,7 @@ _MONTHS = "UPDATE monitoring_archivedfile SET month = date_trunc('month', month)
 
 
 class Migration(migrations.Migration):
-    dependencies = [("monitoring", "0004_kll_sketches")]
+    dependencies = [("monitoring", "0005_incident_event_kinds")]
 
     operations = [
         migrations.RemoveIndex(model_name="archivedfile", name="archive_by_cluster_and_day"),

@@ -73,7 +73,7 @@ class Account(models.Model):
 
     user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="account")
     granted_only = models.BooleanField(default=False)
-    time_zone = models.CharField(max_length=64, blank=True, default="")  # empty: the server's time zone
+    time_zone = models.CharField(max_length=64, blank=True, default="")  # empty: the browser's time zone
     # Sessions that began before this time are invalid.
     signed_out_at = models.DateTimeField(null=True)
     # The account's identity at its OpenID Connect provider; empty: a local account.

@@ -95,7 +95,9 @@ class IncidentEventKind(models.TextChoices):
     WOKEN = "woken", _("Snooze ended")
     INHIBITED = "inhibited", _("Hidden")
     RELEASED = "released", _("No longer hidden")
+    NOTE = "note", _("Note")
     RESOLVED = "resolved", _("Resolved")
+    REOPENED = "reopened", _("Reopened")
 
 
 class IncidentEvent(models.Model):

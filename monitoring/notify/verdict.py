@@ -53,7 +53,7 @@ class Drop:
 
 
 def judge(facts: Facts) -> Go | Wait | Drop:
-    """Return the verdict. The end of an incident is always notified, other events only while relevant."""
+    """Return the verdict. The end of an incident is notified unless it was reopened, other events while relevant."""
     if not facts.channel_enabled:
         return Drop(NotifyReason.CHANNEL_OFF())
     return _in_order(facts, _ending(facts) if facts.reason == NotificationReason.RESOLVED else _news(facts))
@@ -61,6 +61,8 @@ def judge(facts: Facts) -> Go | Wait | Drop:
 
 def _ending(facts: Facts) -> Go | Wait | Drop:
     """Decide about a resolved incident. If maintenance silenced its start, its end also waits for the window's end."""
+    if facts.state != IncidentState.RESOLVED:
+        return Drop(NotifyReason.REOPENED_BEFORE_TOLD())
     if facts.window is not None and not facts.was_notified:
         return Wait(facts.window.ends_at, NotifyReason.SILENCED(window=facts.window.name), facts.window)
     return Go()

@@ -10,6 +10,10 @@ from monitoring.reasons.reason import ReasonCode
 
 class AlertReason(ReasonCode):
     FLAPPING = "alerts.flapping", _("{subject} is flapping: opened {opens} times within {window:length}. {finding}")
+    FLAPPING_CALM = (
+        "alerts.flapping-calm",
+        _("{subject} is flapping: opened {opens} times within {window:length}. No problem since {since:minute}."),
+    )
 
     ACKNOWLEDGED = "alerts.acknowledged", _("Acknowledged by {by}.")
     ACKNOWLEDGED_NOTE = "alerts.acknowledged-note", _("Acknowledged by {by}: {note}")
@@ -27,6 +31,10 @@ class AlertReason(ReasonCode):
     RULE_REMOVED = "alerts.rule-removed", _("Resolved after {lasted:length}: its rule was removed.")
     RULE_ELSEWHERE = "alerts.rule-elsewhere", _("Resolved after {lasted:length}: its rule no longer applies here.")
 
+    NOTE = "alerts.note", _("{by}: {note}")
+    REOPENED = "alerts.reopened", _("Reopened by {by}.")
+    REOPENED_NOTE = "alerts.reopened-note", _("Reopened by {by}: {note}")
+
     HID_SOME = (
         "alerts.hid-incidents",
         ngettext(
@@ -41,6 +49,18 @@ class AlertReason(ReasonCode):
     ALREADY_ACKNOWLEDGED = "alerts.already-acknowledged", _("This incident is acknowledged already.")
     ALREADY_SNOOZED = "alerts.already-snoozed", _("This incident is snoozed already.")
     ALREADY_RESOLVED = "alerts.already-resolved", _("This incident is resolved already.")
+    REOPENED_MEANWHILE = (
+        "alerts.reopened-meanwhile",
+        _("Incident {incident} of the same rule is unresolved. Work on that incident."),
+    )
+    NO_RULE_TO_REOPEN = (
+        "alerts.unwatched-incident",
+        _("The rule of this incident is disabled or deleted, so the incident cannot be reopened."),
+    )
+    NO_CLUSTER_TO_REOPEN = (
+        "alerts.no-cluster-to-reopen",
+        _("The cluster of this incident was removed, so the incident cannot be reopened."),
+    )
     MAINTENANCE = "alerts.maintenance", _("maintenance of {scope}")
     OF_JOB = "alerts.of-job", _("job {job}")
     OF_CLUSTER = "alerts.of-cluster", _("cluster {cluster}")

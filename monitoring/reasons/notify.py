@@ -20,6 +20,7 @@ class NotifyReason(ReasonCode):
     )
     AFTER_EARLIER = "notify.after-earlier", _("an earlier message about the incident is still being delivered")
     OVER_BEFORE_TOLD = "notify.over-before-told", _("resolved before a notification was sent")
+    REOPENED_BEFORE_TOLD = "notify.reopened-before-told", _("reopened before a notification was sent")
     OVER_WHILE_HIDDEN = "notify.over-while-hidden", _("resolved while another incident hid it")
     HIDDEN = "notify.hidden", _("hidden by incident {incident}")
     SILENCED = "notify.silenced", _("silenced by {window}")

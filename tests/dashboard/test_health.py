@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dashboard.health import Freshness, JobFacts, Level, judge
+from dashboard.health import Freshness, JobFacts, Level, judge, urgency
 from monitoring.models import Cluster, Job, Run, RunState, Severity
 
 NOW = datetime(2026, 11, 21, 14, 0, tzinfo=UTC)
@@ -95,3 +95,58 @@ def test_without_periodic_checkpoints_nothing_is_late(interval: int | None) -> N
     assert known.run is not None
     known.run.checkpoint_config = {"interval": interval}
     assert judge(known, NOW).level is Level.HEALTHY
+
+
+@pytest.mark.parametrize(("age_s", "expected"), [(15, Level.HEALTHY), (30, Level.DEGRADED), (61, Level.OVERDUE)])
+def test_late_and_overdue_are_two_levels(age_s: float, expected: Level) -> None:
+    assert judge(facts(last_completed_s=age_s), NOW).level is expected
+
+
+def test_an_incident_does_not_lower_the_level_of_an_overdue_job() -> None:
+    warned = facts(last_completed_s=61, incidents=1, worst_severity=Severity.WARNING, incident_sentence="4 failed.")
+    health = judge(warned, NOW)
+    assert (health.level, health.sentence) == (Level.OVERDUE, "4 failed.")
+    assert judge(replace(warned, worst_severity=Severity.CRITICAL), NOW).level is Level.FAILING
+
+
+def test_lateness_is_the_wait_in_relation_to_the_jobs_own_limit() -> None:
+    """The limit is two intervals and the duration of the last checkpoint."""
+    assert judge(facts(last_completed_s=40, last_duration_ms=0), NOW).lateness == pytest.approx(2.0)
+    assert judge(facts(last_completed_s=40, last_duration_ms=20_000), NOW).lateness == pytest.approx(1.0)
+    assert judge(facts(RunState.FAILED, last_completed_s=40), NOW).lateness == 0.0
+
+
+def by_urgency(*known: JobFacts) -> list[str]:
+    return [each.name for each in sorted(known, key=lambda each: urgency(each, judge(each, NOW)))]
+
+
+def named(name: str, state: RunState = RunState.RUNNING, last_completed_s: float = 4, **changes: object) -> JobFacts:
+    return facts(state, last_completed_s, job=Job(pk=1, name=name), **changes)
+
+
+def test_the_level_comes_first_in_the_order() -> None:
+    failing, overdue = named("d", RunState.FAILED), named("c", last_completed_s=900)
+    late, ended = named("b", last_completed_s=30), named("a", RunState.FINISHED)
+    assert by_urgency(ended, named("healthy"), late, overdue, failing) == ["d", "c", "b", "healthy", "a"]
+
+
+def test_a_critical_incident_comes_before_other_failing_jobs() -> None:
+    critical = named("b", RunState.FAILED, incidents=1, worst_severity=Severity.CRITICAL)
+    assert by_urgency(named("a", RunState.FAILED, 900), critical) == ["b", "a"]
+
+
+def test_lateness_counts_more_than_the_wait() -> None:
+    """One job waits for 100 s with an interval of 10 s, the other for 400 s with an interval of 60 s."""
+    slow = named("a", last_completed_s=400)
+    assert slow.run is not None
+    slow.run.checkpoint_config = {"interval": 60_000}
+    assert by_urgency(slow, named("b", last_completed_s=100)) == ["b", "a"]
+
+
+def test_the_job_without_a_checkpoint_for_the_longest_time_comes_first() -> None:
+    dead = [named(name, RunState.FAILED, age) for name, age in (("a", 5), ("b", 500), ("c", 50))]
+    assert by_urgency(*dead) == ["b", "c", "a"]
+
+
+def test_jobs_in_time_keep_the_order_of_their_names() -> None:
+    assert by_urgency(named("B", last_completed_s=1), named("c", last_completed_s=3), named("a")) == ["a", "B", "c"]

@@ -15,7 +15,7 @@ from monitoring.models import Job
 
 
 class HealthOut(Schema):
-    level: str = Field(description="failing, degraded, unknown, healthy or ended.")
+    level: str = Field(description="failing, overdue, degraded, unknown, healthy or ended.")
     freshness: str = Field(description="The age of the last completed checkpoint relative to the checkpoint interval.")
     state: str = Field(description="The status of the current run, or unknown.")
     sentence: str = Field(description="The problem. Empty if there is none.")
@@ -25,6 +25,7 @@ class JobOut(ModelSchema):
     cluster_id: int
     cluster: str = Field(description="The name of the cluster.")
     run_id: int | None = Field(description="The current run.")
+    engine_job_id: str | None = Field(description="The ID of the current run in the engine.")
     health: HealthOut
     last_completed_at: datetime | None
     last_completed_id: int | None = Field(description="The id of this checkpoint in the engine.")
@@ -84,6 +85,7 @@ def facts_out(facts: JobFacts, health: Health) -> dict[str, Any]:
         "cluster_id": job.cluster_id,
         "cluster": job.cluster.name,
         "run_id": job.current_run_id,
+        "engine_job_id": job.current_run.engine_job_id if job.current_run else None,
         "health": {
             "level": health.level.word,
             "freshness": health.freshness.word,

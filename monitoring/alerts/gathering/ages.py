@@ -7,15 +7,20 @@ from typing import Any, cast
 
 from monitoring.alerts.gathering.query import FactQuery, select
 from monitoring.alerts.kinds.ages import Age
+from monitoring.alerts.kinds.no_completed_checkpoint import CAP_PERIODS, LEAST_CAP_S
+
+# Parts of a run's limit: the longer of its interval and timeout in seconds, and its tolerable failures.
+_PERIOD_S = """(greatest((r.checkpoint_config ->> 'interval')::float8,
+    coalesce((r.checkpoint_config ->> 'timeout')::float8, 0)) / 1000)"""
+
+_TOLERABLE = "greatest(coalesce((r.checkpoint_config ->> 'tolerable_failed_checkpoints')::float8, 0), 0)"
 
 # A run's limit in seconds: the rules set it, or it is derived from the run's configuration as in
 # no_completed_checkpoint.derived_limit_s. Without periodic checkpoints, Flink's interval is its largest number.
-LIMIT = """
+LIMIT = f"""
 least(%(set)s::float8, CASE WHEN %(derived)s
     AND (r.checkpoint_config ->> 'interval')::float8 BETWEEN 0 AND 9007199254740991 THEN
-    greatest((r.checkpoint_config ->> 'interval')::float8,
-             coalesce((r.checkpoint_config ->> 'timeout')::float8, 0)) / 1000
-    * (greatest(coalesce((r.checkpoint_config ->> 'tolerable_failed_checkpoints')::float8, 0), 0) + 2) END)"""
+    least({_PERIOD_S} * ({_TOLERABLE} + 2), greatest({_PERIOD_S} * {CAP_PERIODS}, {LEAST_CAP_S})) END)"""
 
 # A job is a suspect if its age reaches the limit before the first event of the time range. It is also one if the range
 # is longer than the limit, because the age may reach the limit between two events.

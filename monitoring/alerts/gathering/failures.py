@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from monitoring.alerts.gathering.ordered import without_ordered_aborts
 from monitoring.alerts.gathering.query import LONGEST, FactQuery, Found, by_job, facts_of, select
 from monitoring.alerts.kinds.failed_in_total import FailedInTotal, first_moment
 
@@ -12,13 +13,13 @@ _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 # Count the failures first, so that messages are read only for jobs that have enough of them.
 _FAILURES = """
 WITH failed AS (
-    SELECT r.job_id, c.failed_at, c.checkpoint_id, c.id, c.failure_message,
+    SELECT r.job_id, c.failed_at, c.checkpoint_id, c.id, c.failure_message, c.run_id,
            count(*) OVER (PARTITION BY r.job_id) AS failures
     FROM monitoring_checkpoint c JOIN monitoring_run r ON r.id = c.run_id
     WHERE c.status = 'FAILED' AND c.failed_at > %(after)s AND c.failed_at <= %(until)s
       AND (%(all)s OR r.job_id = ANY(%(jobs)s))
 )
-SELECT job_id, failed_at, 1, checkpoint_id, id, left(failure_message, 300) FROM failed
+SELECT job_id, failed_at, 1, checkpoint_id, id, left(failure_message, 300), run_id FROM failed
 WHERE failures >= %(least)s OR job_id = ANY(%(must)s)
 """
 
@@ -38,7 +39,7 @@ WITH suspects AS (
     ) AS floor FROM suspects s
 )
 SELECT f.job_id, coalesce(c.failed_at, c.latest_ack_at) AS at, (c.status = 'FAILED')::int, c.checkpoint_id, c.id,
-       left(c.failure_message, 300)
+       left(c.failure_message, 300), c.run_id
 FROM floors f
 JOIN monitoring_run r ON r.job_id = f.job_id AND (r.ended_at IS NULL OR r.ended_at >= coalesce(f.floor, '-infinity'))
 CROSS JOIN LATERAL (
@@ -53,11 +54,12 @@ WHERE (c.status = 'FAILED' AND c.failed_at > coalesce(f.floor, '-infinity') AND 
 
 def gather_failures(query: FactQuery) -> Found:
     after = _first_counted(query) if isinstance(query.kind, FailedInTotal) else query.counted_from
-    return facts_of(query, by_job(select(_FAILURES, _parameters(query) | {"after": after, "least": query.least})))
+    rows = select(_FAILURES, _parameters(query) | {"after": after, "least": query.least})
+    return facts_of(query, by_job(without_ordered_aborts(rows)))
 
 
 def gather_settled(query: FactQuery) -> Found:
-    return facts_of(query, by_job(select(_SETTLED, _parameters(query))))
+    return facts_of(query, by_job(without_ordered_aborts(select(_SETTLED, _parameters(query)))))
 
 
 def _first_counted(query: FactQuery) -> datetime:

@@ -45,6 +45,11 @@ WITH restarts AS (
         -- It ended by itself: a run that follows is the next one, no restart.
         SELECT FROM monitoring_run ended
         WHERE ended.job_id = later.job_id AND ended.number = later.number - 1 AND ended.outcome <> '{}'
+    ) AND NOT EXISTS (
+        -- A person ordered the restart. Its attempt knows the engine job ID before it is linked to the run.
+        SELECT FROM monitoring_restartattempt a
+        WHERE a.job_id = later.job_id AND a.trigger <> 'automatic'
+          AND (a.new_run_id = later.id OR a.engine_job_id = later.engine_job_id)
     )
 ), counted AS (SELECT *, count(*) OVER (PARTITION BY job_id) AS restarts FROM restarts WHERE job_id = ANY(%(jobs)s))
 SELECT job_id, at, value, number, id, left(why, 200) FROM counted

@@ -71,7 +71,17 @@ class FailedInWindow(CountInWindow):
     title = _("Failed checkpoints within a window")
     group = _("Checkpoints")
     source = Source.FAILURES
-    threshold = Number(_("Threshold"), Unit.COUNT, 3, 1, 100_000, _("Failed checkpoints that open an incident."))
+    threshold = Number(
+        _("Threshold"),
+        Unit.COUNT,
+        3,
+        1,
+        100_000,
+        _(
+            "Failed checkpoints that open an incident. "
+            "Checkpoints that a requested stop or restart aborted do not count."
+        ),
+    )
     window = window(900)
     check_every_s = 300
 
@@ -122,7 +132,14 @@ class RestartLoop(CountInWindow):
     title = _("Restart loop")
     group = _("Job")
     source = Source.RESTARTS
-    threshold = Number(_("Threshold"), Unit.COUNT, 5, 2, 10_000, _("Restarts that open an incident."))
+    threshold = Number(
+        _("Threshold"),
+        Unit.COUNT,
+        5,
+        2,
+        10_000,
+        _("Restarts that open an incident. Restarts that a person requests do not count."),
+    )
     window = window(1800)
 
     def explain(self, terms: Terms) -> Reason:

@@ -34,7 +34,17 @@ class FailedInTotal(Kind):
     title = _("Failed checkpoints in total")
     group = _("Checkpoints")
     source = Source.FAILURES
-    threshold = Number(_("Threshold"), Unit.COUNT, 100, 1, 10_000_000, _("Failed checkpoints that open an incident."))
+    threshold = Number(
+        _("Threshold"),
+        Unit.COUNT,
+        100,
+        1,
+        10_000_000,
+        _(
+            "Failed checkpoints that open an incident. "
+            "Checkpoints that a requested stop or restart aborted do not count."
+        ),
+    )
     parameters: ClassVar[Mapping[str, Number | Day]] = {
         "since": Day(_("Since"), _("Counts from the start of this UTC day. Empty: from the first known checkpoint."))
     }

@@ -53,7 +53,17 @@ class ConsecutiveFailures(FailureStreak):
     title = _("Checkpoints failing in a row")
     group = _("Checkpoints")
     source = Source.SETTLED
-    threshold = Number(_("Threshold"), Unit.COUNT, 3, 1, 10_000, _("Failures in a row that open an incident."))
+    threshold = Number(
+        _("Threshold"),
+        Unit.COUNT,
+        3,
+        1,
+        10_000,
+        _(
+            "Failures in a row that open an incident. "
+            "Checkpoints that a requested stop or restart aborted do not count."
+        ),
+    )
     reach = timedelta(days=1)
 
     def explain(self, terms: Terms) -> Reason:

@@ -11,6 +11,11 @@ from monitoring.alerts.kinds.base import Finding, Number, Source, Terms, Unit
 from monitoring.alerts.rule_facts import Facts, RunFact
 from monitoring.reasons.reason import Reason, ReasonCode
 
+# The derived limit is at most this many times the longer of interval and timeout, or this time if it is longer: with a
+# huge number of tolerable failures, the rule would never open.
+CAP_PERIODS = 10
+LEAST_CAP_S = 1800
+
 
 class NoCompletedCheckpointReason(ReasonCode):
     RULE = (
@@ -24,8 +29,8 @@ class NoCompletedCheckpointReason(ReasonCode):
         "alerts.no-completed-checkpoint-rule-derived",
         _(
             "Opens when no checkpoint of a running job completed for longer than expected: the longer of its "
-            "interval and its timeout, multiplied by its tolerable failures plus two; counts from the start "
-            "of the run if the run has no checkpoint yet."
+            "interval and its timeout, multiplied by its tolerable failures plus two, but at most 10 times the longer "
+            "one or 30 min, whichever is longer; counts from the start of the run if the run has no checkpoint yet."
         ),
     )
     NOT_RUNNING = "alerts.no-checkpoint-owed", _("{subject} is not running, so no checkpoint is expected.")
@@ -51,7 +56,10 @@ class NoCompletedCheckpoint(Age):
         10,
         90 * 86_400,
         _("Such as 30 min."),
-        _("Empty: derived for each job, max(interval, timeout) × (tolerable failures + 2)."),
+        _(
+            "Empty: derived for each job, max(interval, timeout) × (tolerable failures + 2), but at most "
+            "10 × max(interval, timeout) or 30 min, whichever is longer."
+        ),
     )
 
     def explain(self, terms: Terms) -> Reason:
@@ -98,7 +106,8 @@ def derived_limit_s(run: RunFact) -> float | None:
     """
     if run.interval_ms is None:
         return None
-    return max(run.interval_ms, run.timeout_ms or 0) / 1000 * (run.tolerable + 2)
+    period_s = max(run.interval_ms, run.timeout_ms or 0) / 1000
+    return min(period_s * (run.tolerable + 2), max(period_s * CAP_PERIODS, LEAST_CAP_S))
 
 
 KINDS = (NoCompletedCheckpoint(),)

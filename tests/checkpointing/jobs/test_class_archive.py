@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[3]
 MAKER = """
 import sys, time
 from pathlib import Path
-from checkpointing.jobs.launching.class_archive import keep
+from checkpointing.jobs.launching.class_archive import publish
 archive = Path(sys.argv[1])
 made = archive.with_name("made")
 made.write_text(made.read_text() + "." if made.exists() else ".")
@@ -29,7 +29,7 @@ if archive.with_name("fails").exists():
     sys.exit("no memory")
 written = archive.with_name("written")
 written.write_bytes(b"classes" * 1000)
-keep(written, archive)
+publish(written, archive)
 """
 
 

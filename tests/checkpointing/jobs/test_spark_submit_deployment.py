@@ -90,8 +90,8 @@ def test_executors_elsewhere_are_refused_until_the_storage_is_said_to_be_shared(
 @pytest.mark.parametrize(
     ("site", "name"),
     [
-        (Site(True, "http://127.0.0.1:8081", "zk1:2181"), "WAYMARK_JOBMANAGER_ADDRESS is http://127.0.0.1:8081"),
-        (Site(True, "http://jobs.internal:8081", "zk1:2181,127.0.0.1:2182"), "ZOOKEEPER_HOSTS is 127.0.0.1:2182"),
+        (Site(True, "http://127.0.0.1:8081", "zk1:2181"), "WAYMARK_JOBMANAGER_ADDRESS=http://127.0.0.1:8081"),
+        (Site(True, "http://jobs.internal:8081", "zk1:2181,127.0.0.1:2182"), "ZOOKEEPER_HOSTS=127.0.0.1:2182"),
     ],
 )
 def test_a_driver_in_the_cluster_must_be_able_to_reach_the_job_manager_and_zookeeper(site: Site, name: str) -> None:

@@ -178,7 +178,9 @@ def test_a_whole_query_is_left_behind_with_leave_only(count: Recording, tmp_path
 
 def test_a_state_of_the_hdfs_backed_provider_is_not_rescaled(tmp_path: Path) -> None:
     files = unpacked("count in hdfs", tmp_path).files
-    with pytest.raises(RescaleRefused, match=r"RocksDBStateStoreProvider only, this one is of HDFSBacked"):
+    with pytest.raises(
+        RescaleRefused, match=r"only the state of RocksDBStateStoreProvider, and this query uses HDFSBacked"
+    ):
         rescale(NO_SPARK, files, 3)
     assert files.last_commit() == 4
 

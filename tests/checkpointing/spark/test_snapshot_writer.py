@@ -228,7 +228,7 @@ def test_a_large_file_that_was_damaged_before_it_was_taken_is_found_out(bench: B
 
 def test_a_file_of_no_known_operator_is_an_incomplete_batch(bench: Bench) -> None:
     bench.write("state/0/7/SSTs/x.sst", b"x")
-    with pytest.raises(IncompleteBatch, match=r"state/0/7/SSTs/x\.sst belongs to no operator"):
+    with pytest.raises(IncompleteBatch, match=r"state/0/7/SSTs/x\.sst belongs to no known operator"):
         bench.take(bench.trigger(1), "state/0/7/SSTs/x.sst")
 
 

@@ -266,7 +266,7 @@ def test_verify_names_the_file_that_is_missing_or_of_another_size(checkpoint: Co
 def test_only_the_deep_check_reads_the_content(checkpoint: CompletedCheckpoint) -> None:
     Path(state_file_path(checkpoint, checkpoint.files[0])).write_bytes(b"privatE")
     verify(checkpoint.location)
-    with pytest.raises(SnapshotIncomplete, match="another content"):
+    with pytest.raises(SnapshotIncomplete, match="differs from what was saved"):
         verify(checkpoint.location, deep=True)
 
 

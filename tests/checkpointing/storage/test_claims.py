@@ -49,7 +49,7 @@ def test_the_second_job_is_refused_and_told_by_whom(job: Job, tmp_path: Path) ->
     directory = job.write(1).location
     claims_of(MINE, tmp_path).claim(directory)
 
-    with pytest.raises(SnapshotClaimed, match=f"{directory} is claimed by job {MINE}, .*remove {directory}/_claimed-"):
+    with pytest.raises(SnapshotClaimed, match=f"{directory} is claimed by job {MINE}, .*delete {directory}/_claimed-"):
         claims_of(OTHER, tmp_path).claim(directory)
 
     assert claims_of(MINE, tmp_path).has(directory)

@@ -79,7 +79,7 @@ def test_a_missing_cut_off_or_changed_file_is_named(place: Place, storage: FileC
     path = state_file_path(checkpoint, checkpoint.files[0])
     place.files.write_durably(path, b"privatE")
     verify(checkpoint.location, files=place.files)
-    with pytest.raises(SnapshotIncomplete, match=r"chk-7/q/1\.delta has another content"):
+    with pytest.raises(SnapshotIncomplete, match=r"chk-7/q/1\.delta differs from what was saved"):
         verify(checkpoint.location, deep=True, files=place.files)
     place.files.write_durably(path, b"priv")
     with pytest.raises(SnapshotIncomplete, match="has 4 bytes instead of 7"):

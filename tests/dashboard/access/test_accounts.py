@@ -142,6 +142,26 @@ def test_times_are_in_the_users_own_zone(viewer: Client, viewer_user: User) -> N
     assert timezone.get_current_timezone_name() == "UTC"
 
 
+@pytest.mark.parametrize("stored", [False, True])
+def test_account_without_a_zone_has_that_of_the_browser(viewer: Client, viewer_user: User, *, stored: bool) -> None:
+    if stored:
+        Account.objects.create(user=viewer_user, time_zone="")
+    viewer.cookies[sessions.ZONE_COOKIE] = "Asia/Kathmandu"
+    page = viewer.get(reverse("me")).content.decode()
+    assert 'data-zone="Asia/Kathmandu"' in page
+    assert "UTC+5:45" in page
+    Account.objects.update_or_create(user=viewer_user, defaults={"time_zone": "America/St_Johns"})
+    page = viewer.get(reverse("me")).content.decode()
+    assert 'data-zone="America/St_Johns"' in page
+    assert f"UTC{chr(0x2212)}" in page
+
+
+@pytest.mark.parametrize("name", ["", "Mars/Olympus", "Asia", "../../etc/passwd", "/etc/passwd", "a" * 4000])
+def test_unknown_zone_of_a_browser_is_ignored(viewer: Client, name: str) -> None:
+    viewer.cookies[sessions.ZONE_COOKIE] = name
+    assert 'data-zone="UTC"' in viewer.get(reverse("me")).content.decode()
+
+
 def test_login_limit_also_blocks_the_right_password(admin_user: User) -> None:
     for _ in range(log_in.MOST_PER_USER):
         assert try_to_log_in(Client(), "anna", "wrong").status_code == 200

@@ -158,6 +158,20 @@ def test_incident_is_acknowledged_snoozed_and_resolved(api: Caller, job: Job, no
     assert Incident.objects.get().resolved_by == "olga (token token 0)"
 
 
+def test_an_incident_gets_a_note_and_is_reopened(api: Caller, job: Job, now: datetime) -> None:
+    incident = make.make_incident(make.make_rule(job), now)
+    noted = api.post(f"/incidents/{incident.pk}/note", {"note": "the disk is full"}).json()
+    assert [(event["kind"], event["text"]) for event in noted["events"]][1:] == [
+        ("note", "olga (token token 0): the disk is full")
+    ]
+    assert api.post(f"/incidents/{incident.pk}/note").status_code == 422
+    refused = api.post(f"/incidents/{incident.pk}/reopen")
+    assert refused.status_code == 409
+    api.post(f"/incidents/{incident.pk}/resolve")
+    assert api.post(f"/incidents/{incident.pk}/reopen", {"note": "too early"}).json()["state"] == "open"
+    assert Incident.objects.get().resolved_at is None
+
+
 def test_a_window_is_planned_and_ended(api: Caller, job: Job) -> None:
     made = api.post("/maintenance", {"job": job.name, "lasts": 600, "reason": "disk"})
     assert made.status_code == 201, made.content

@@ -44,7 +44,7 @@ def test_request_about_a_replaced_run_is_refused(call: Call, job: Job, now: date
     replaced(job, now)
     taken, why = call(act, old)
     assert not taken
-    assert "Run 2 replaced run 1 20 s ago. Restart 1 (ada) started the new run." in why
+    assert "Run 2 replaced run 1 20 min ago. Restart 1 (ada) started the new run." in why
     assert not done(job)
 
 

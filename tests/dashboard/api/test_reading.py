@@ -35,6 +35,12 @@ def test_job_json_matches_its_page(api: Caller, job: Job) -> None:
     assert one["name"] == job.name
     assert one["health"]["state"] == "RUNNING"
     assert one["last_completed_id"] == 7
+    assert one["engine_job_id"] == job.current_run.engine_job_id
+
+
+def test_job_without_a_run_has_no_engine_job_id(api: Caller, job: Job) -> None:
+    Job.objects.update(current_run=None)
+    assert api.get("/jobs").json()["items"][0]["engine_job_id"] is None
 
 
 def test_paging_returns_each_checkpoint_once(api: Caller, job: Job) -> None:

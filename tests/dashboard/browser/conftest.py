@@ -99,16 +99,18 @@ def signs_of_life(redis_url: str, settings: Any) -> Iterator[None]:
 
 @pytest.fixture
 def read_as(browser: Browser, live_server: Any, operator_user: User) -> Iterator[Callable[..., Reader]]:
-    """Yield a function that starts a browser: `read_as(size="narrow", theme="dark", user=…)`.
+    """Yield a function that starts a browser: `read_as(size="narrow", theme="dark", user=…, zone="Asia/Tokyo")`.
 
-    By default the user is the operator.
+    By default the user is the operator, and the time zone is UTC.
     """
     contexts: list[BrowserContext] = []
 
-    def start(size: str = "wide", theme: str = "light", user: User | None = operator_user) -> Reader:
+    def start(size: str = "wide", theme: str = "light", user: User | None = operator_user, zone: str = "UTC") -> Reader:
         width, height = SIZES[size]
         context = browser.new_context(
-            viewport={"width": width, "height": height}, color_scheme="dark" if theme == "dark" else "light"
+            viewport={"width": width, "height": height},
+            color_scheme="dark" if theme == "dark" else "light",
+            timezone_id=zone,
         )
         contexts.append(context)
         context.set_default_timeout(60_000)

@@ -47,6 +47,7 @@ def test_pages_of_a_troubled_fleet(
         "restart-older": reverse("job-restart", args=[job.pk]) + f"?from=checkpoint-{older(job).pk}",
         "restart-found": reverse("job-restart", args=[unseen.pk]),
         "stop": reverse("job-stop", args=[job.pk]),
+        "cancel": reverse("job-cancel", args=[job.pk]),
         "progress": reverse("restart-progress", args=[dead.restart_attempts.get().pk]),
         "incidents": reverse("incidents"),
         "incident": reverse("incident", args=[job.incidents.get().pk]),

@@ -62,6 +62,33 @@ def test_selection_survives_a_refresh_and_is_acknowledged(
     assert reader.complaints == []
 
 
+def test_actions_of_an_incident_stay_in_view(read_as: Callable[..., Reader], now: datetime) -> None:
+    night = make_alerts(now, jobs=3)
+    for size in ("wide", "narrow"):
+        reader = read_as(size, "light")
+        page = reader.open(reverse("incident", args=[night.long_incident.pk]))
+        page.evaluate("scrollTo(0, document.body.scrollHeight)")
+        for name in ("Resolve", "Add note"):
+            expect(page.get_by_role("button", name=name, exact=True)).to_be_in_viewport()
+        expect(page.get_by_role("link", name="Restart from…")).to_be_in_viewport()
+        page.locator("#snooze-menu > summary").click()
+        expect(page.get_by_role("button", name="Until tomorrow, 09:00")).to_be_in_viewport()
+        reader.picture(f"incident-actions-{size}")
+        assert reader.overflow() <= 0
+        assert reader.complaints == []
+
+
+def test_all_incidents_shown_are_snoozed_together(read_as: Callable[..., Reader], now: datetime) -> None:
+    make_alerts(now, jobs=3)
+    page = read_as("wide", "light").open(reverse("incidents"))
+    page.get_by_label("Select all incidents shown").check()
+    page.locator("#bulk summary").click()
+    page.get_by_role("button", name="30 min", exact=True).click()
+    expect(page.get_by_role("status").filter(has_text="snoozed")).to_be_visible()
+    left = Incident.objects.exclude(state__in=(IncidentState.RESOLVED, IncidentState.SNOOZED))
+    assert not left.filter(inhibited_by=None).exists()
+
+
 def test_invalid_form_keeps_its_input(read_as: Callable[..., Reader], db: None) -> None:
     reader = read_as("narrow", "dark")
     page = reader.open(reverse("channel-add", args=["webhook"]))

@@ -9,7 +9,7 @@ import pytest
 from django.urls import reverse
 from playwright.sync_api import Page, expect
 
-from monitoring.models import Engine, Job, RestartAttempt, Run, RunState
+from monitoring.models import AuditEntry, Engine, Job, RestartAttempt, Run, RunState
 from tests.dashboard import builders as make
 from tests.dashboard.browser.appearance import check_pages
 from tests.dashboard.browser.conftest import Reader
@@ -57,6 +57,18 @@ def test_pages_of_savepoints(read_as: Callable[..., Reader], signs_of_life: None
     check_pages(read_as(), pages, "savepoints-", settle=settle)
 
 
+@pytest.mark.parametrize("name", ["job-restart", "job-stop", "job-cancel"])
+def test_age_of_a_run_that_ended_no_longer_changes(
+    read_as: Callable[..., Reader], signs_of_life: None, job: Job, now: datetime, name: str
+) -> None:
+    Run.objects.filter(pk=job.current_run_id).update(started_at=now - timedelta(minutes=2))
+    page = read_as().open(reverse(name, args=[job.pk]))
+    replaced(job, now)
+    expect(page.get_by_text("This page is out of date.")).to_be_visible()
+    # The run lived for exactly 2 minutes. Without the end, the age would be some seconds more.
+    expect(page.locator("[data-of-run] time[data-age]").first).to_have_text("2 min")
+
+
 def test_outdated_page_cannot_restart_until_it_is_reloaded(
     read_as: Callable[..., Reader], signs_of_life: None, job: Job, now: datetime
 ) -> None:
@@ -73,3 +85,14 @@ def test_outdated_page_cannot_restart_until_it_is_reloaded(
     old = RestartAttempt.objects.get().old_run
     assert old is not None
     assert old.number == 2
+
+
+def test_outdated_page_cannot_cancel_the_next_run(
+    read_as: Callable[..., Reader], signs_of_life: None, job: Job, now: datetime
+) -> None:
+    page = read_as().open(reverse("job-cancel", args=[job.pk]))
+    page.get_by_label("Reason").fill("wrong output")
+    replaced(job, now)
+    page.get_by_role("button", name="Cancel the job").click()
+    expect(page.get_by_text("Nothing was canceled. Run 2 replaced run 1")).to_be_visible()
+    assert not AuditEntry.objects.filter(action="job.cancel").exists()

@@ -75,3 +75,45 @@ def test_next_page_loads_on_scroll(read_as: Callable[..., Reader], signs_of_life
     page.get_by_role("button", name="Stop with a savepoint…").click()
     expect(page.get_by_role("heading", name="Stop 170 jobs, each with a savepoint?")).to_be_visible()
     assert reader.complaints == []
+
+
+def test_a_row_of_the_fleet_has_one_line(read_as: Callable[..., Reader], signs_of_life: None, now: datetime) -> None:
+    """Rows with long names, labels and problems too. On a phone, a row is a card of a third of the screen at most."""
+    jobs = sample_fleet.make_troubled_fleet(now)
+    for job in jobs[:4]:
+        job.labels = {"team": "payments", "env": "production", "owner": "somebody-with-a-long-name"}
+        job.save(update_fields=["labels"])
+    mark_as_polled()
+    reader = read_as()
+    page = reader.open(reverse("fleet"))
+    height_of_rows = "rows => rows.map(row => row.getBoundingClientRect().height)"
+    for width in (1440, 1920):
+        page.set_viewport_size({"width": width, "height": 900})
+        heights = page.eval_on_selector_all("table.fleet tbody tr", height_of_rows)
+        assert len(heights) == len(jobs)
+        assert max(heights) <= 44
+        assert reader.cut() == []
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert max(page.eval_on_selector_all("table.fleet tbody tr", height_of_rows)) <= 280
+    assert reader.overflow() <= 0
+    assert reader.complaints == []
+
+
+def test_the_wall_board_is_readable_from_3_m(
+    read_as: Callable[..., Reader], signs_of_life: None, now: datetime
+) -> None:
+    jobs = sample_fleet.make_troubled_fleet(now)
+    mark_as_polled()
+    reader = read_as()
+    reader.page.set_viewport_size({"width": 1920, "height": 1080})
+    page = reader.open(reverse("fleet") + "?kiosk=1")
+    size = "part => parseFloat(getComputedStyle(part).fontSize)"
+    assert page.locator(".kiosk-level b").first.evaluate(size) >= 100
+    assert page.locator(".kiosk-jobs a").first.evaluate(size) >= 36
+    assert page.locator(".kiosk-level span").first.evaluate(size) >= 36
+    assert reader.barriers() == []
+    builders.make_run(builders.make_job(jobs[0].cluster, "new-job"), now, state="FAILED")
+    expect(page.get_by_role("link", name="new-job", exact=True)).to_be_visible(timeout=60_000)
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert reader.overflow() <= 0
+    assert reader.complaints == []

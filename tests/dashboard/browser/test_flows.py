@@ -12,6 +12,7 @@ from playwright.sync_api import Page, expect
 
 from monitoring.models import (
     AttemptState,
+    Checkpoint,
     MaintenanceWindow,
     OperatorCheckpoint,
     RestartAttempt,
@@ -40,7 +41,7 @@ def test_log_in_and_out(read_as: ReadAs, operator_user: User) -> None:
     page.get_by_label("Password").fill("pw-olga-1")
     page.get_by_role("button", name="Log in").click()
     expect(page.get_by_role("heading", name="Fleet")).to_be_visible()
-    page.locator(".menu summary").click()
+    page.locator(".top .menu summary").click()
     page.get_by_role("button", name="Log out").click()
     expect(page.get_by_role("heading", name="Log in")).to_be_visible()
 
@@ -200,6 +201,58 @@ def test_subtasks_sort_by_the_column_that_is_clicked(read_as: ReadAs, now: datet
     expect(first).to_have_text(str(longest))
 
 
+def test_two_checkpoints_of_different_pages_are_compared(read_as: ReadAs, now: datetime) -> None:
+    job = make.make_job(make.make_cluster(now))
+    make.make_operators(make.make_checkpoints(make.make_run(job, now), now, make.Shape(count=30)))
+    reader = read_as()
+    page = reader.open(reverse("job-history", args=[job.pk]))
+    page.get_by_label("Compare: checkpoint 30", exact=True).check()
+    compare = page.locator("#compare").get_by_role("button", name="Compare")
+    expect(compare).to_be_disabled()
+    page.get_by_role("link", name="Older").click()
+    page.get_by_label("Compare: checkpoint 3", exact=True).check()
+    expect(page.locator("#compare output")).to_have_text("1/30 · 1/3")
+    page.get_by_label("Compare: checkpoint 2", exact=True).check()
+    expect(compare).to_be_disabled()
+    page.get_by_label("Compare: checkpoint 2", exact=True).uncheck()
+    compare.click()
+    expect(page.get_by_label("From", exact=True)).to_have_value("1/3")
+    expect(page.get_by_label("To", exact=True)).to_have_value("1/30")
+    page = reader.open(reverse("job-history", args=[job.pk]))
+    expect(page.locator("#compare")).to_be_hidden()
+    assert reader.complaints == []
+
+
+def test_a_pending_checkpoint_finishes_in_the_history(read_as: ReadAs, now: datetime) -> None:
+    job = make.make_job(make.make_cluster(now))
+    run = make.make_run(job, now)
+    made = make.make_checkpoints(run, now, make.Shape(count=30))
+    make.make_operators(made)
+    Checkpoint.objects.filter(pk=made[-1].pk).update(status="IN_PROGRESS")
+    reader = read_as()
+    page = reader.open(reverse("job-history", args=[job.pk]))
+    page.evaluate("document.querySelector('.card').dataset.shown = 'before'")
+    row = page.locator(f"#checkpoint-{made[-1].pk}")
+    expect(row.locator(".badge")).to_have_text("Pending")
+    expander = page.get_by_role("button", name=f"Operators: checkpoint {made[-1].checkpoint_id}")
+    expander.click()
+    expect(page.get_by_role("button", name="Subtasks of aggregate by aircraft and route")).to_be_visible()
+    expander.focus()
+    page.evaluate("window.scrollTo(0, 200)")
+    Checkpoint.objects.filter(pk=made[-1].pk).update(status="COMPLETED")
+    make.make_checkpoints(run, now + timedelta(seconds=20), make.Shape(count=1, first_id=31))
+    page.evaluate("document.body.dispatchEvent(new CustomEvent('tick'))")
+    expect(row.locator(".badge")).to_have_text("Completed")
+    expect(expander).to_be_focused()
+    expect(expander).to_have_attribute("aria-expanded", "true")
+    expect(page.locator(f"#detail-{made[-1].pk}")).to_be_visible()
+    assert page.evaluate("window.scrollY") > 0
+    expect(page.locator(".card[data-shown]")).to_have_count(1)
+    page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+    expect(page.get_by_text("Newer checkpoints are available.")).to_be_in_viewport()
+    assert reader.complaints == []
+
+
 @pytest.mark.nightly
 def test_empty_pages_say_what_to_do_next(read_as: ReadAs, now: datetime) -> None:
     job = make.make_job(make.make_cluster(now), sample_fleet.LONG_NAME)
@@ -212,4 +265,4 @@ def test_empty_pages_say_what_to_do_next(read_as: ReadAs, now: datetime) -> None
 
 def _charts_are_empty(page: Page, name: str) -> None:
     if name == "job":
-        expect(page.locator(".chart-empty")).to_have_count(5)
+        expect(page.locator(".chart-empty")).to_have_count(6)

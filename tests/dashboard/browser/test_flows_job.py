@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -28,6 +28,10 @@ def test_job_charts_zoom_and_show_tables_in_chinese(read_as: Callable[..., Reade
     assert drawing is not None
     page.mouse.move(drawing["x"] + drawing["width"] * 0.9, drawing["y"] + drawing["height"] * 0.9)
     expect(page.locator(".hoverlayer .hovertext").first).to_be_visible()
+    page.mouse.click(drawing["x"] + drawing["width"] * 0.9, drawing["y"] + drawing["height"] * 0.9)
+    page.wait_for_url("**/checkpoints/*/")
+    page.go_back()
+    expect(page.locator(".chart .loading")).to_have_count(0, timeout=60_000)
     middle = drawing["y"] + drawing["height"] / 2
     page.mouse.move(drawing["x"] + drawing["width"] * 0.5, middle)
     page.mouse.down()
@@ -35,6 +39,7 @@ def test_job_charts_zoom_and_show_tables_in_chinese(read_as: Callable[..., Reade
     with page.expect_navigation():
         page.mouse.up()
     asked = {name: datetime.fromisoformat(texts[0]) for name, texts in parse_qs(urlsplit(page.url).query).items()}
+    assert asked["since"].utcoffset() == asked["until"].utcoffset() == timedelta()
     assert 500 < (asked["until"] - asked["since"]).total_seconds() < 1200
     expect(page.locator(".chart .loading")).to_have_count(0, timeout=60_000)
     reader.picture("job-zoomed")
@@ -53,7 +58,7 @@ def test_job_charts_zoom_and_show_tables_in_chinese(read_as: Callable[..., Reade
     expect(page.locator("th[aria-sort=descending]")).to_contain_text("Full size")
     expect(page.get_by_role("button", name="Full size")).to_be_focused()
 
-    page.locator(".menu summary").click()
+    page.locator(".top .menu summary").click()
     page.get_by_role("button", name="中文").click()
     expect(page.get_by_role("heading", name="各子任务耗时")).to_be_visible()
     expect(page.locator("#live")).to_have_text("实时")

@@ -26,6 +26,7 @@ from monitoring.models import Checkpoint, CheckpointGap, Job, OperatorCheckpoint
 from tests.dashboard import builders as make
 
 pytestmark = pytest.mark.django_db
+CHARTS = ["durations", "sizes", "alignment", "alignments", "delays", "moved"]
 
 
 @pytest.fixture
@@ -70,6 +71,26 @@ def test_the_first_checkpoint_of_a_job_has_an_axis_too(run: Run, now: datetime) 
     assert span_of(run.job, "1h", now).start == now - SHORTEST
 
 
+@pytest.mark.parametrize("name", CHARTS)
+@pytest.mark.parametrize(("chosen", "hours"), [("1h", 1), ("7d", 168)])
+def test_the_axis_covers_the_requested_range(
+    viewer: Client, run: Run, now: datetime, name: str, chosen: str, hours: int
+) -> None:
+    make.make_operators(make.make_checkpoints(run, now, make.Shape(count=30)))
+    told = viewer.get(reverse("job-chart", args=[run.job_id, name]), {"range": chosen}).json()
+    begin, end = map(datetime.fromisoformat, told["figure"]["layout"]["xaxis"]["range"])
+    assert (end - begin) / timedelta(hours=hours) == pytest.approx(81 / 80)
+    assert ("The history begins on" in told["note"]) == (name != "alignment")
+
+
+def test_range_all_begins_with_the_history(viewer: Client, run: Run, now: datetime) -> None:
+    make.make_checkpoints(run, now, make.Shape(count=30))
+    told = viewer.get(reverse("job-chart", args=[run.job_id, "durations"]), {"range": "all"}).json()
+    begin, end = map(datetime.fromisoformat, told["figure"]["layout"]["xaxis"]["range"])
+    assert end - begin < timedelta(minutes=10)
+    assert "The history begins" not in told["note"]
+
+
 def test_a_checkpoints_phases_are_those_of_the_subtask_that_came_last(run: Run, now: datetime) -> None:
     made = make.make_checkpoints(run, now, make.Shape(count=3))
     make.make_operators(made)
@@ -82,6 +103,40 @@ def test_a_checkpoints_phases_are_those_of_the_subtask_that_came_last(run: Run, 
     )
     point = read_points(run.job, span_of(run.job, "1h", now))[0]
     assert (point.start_delay, point.alignment, point.sync, point.asynchronous) == (1, 2, 3, 9_000)
+
+
+@pytest.mark.parametrize(
+    ("sink_end", "sink_alignment", "alignment"),
+    [
+        (1_000, 0, 700),  # a tie
+        (1_020, 0, 700),  # the sink acknowledged a few per cent later
+        (1_020, None, 700),  # the alignment of the sink is unknown
+        (1_100, 0, 0),  # the sink acknowledged clearly later
+        (1_020, 720, 720),  # the sink acknowledged later and aligned longer
+    ],
+)
+def test_among_the_last_subtasks_the_longest_alignment_gives_the_phases(
+    run: Run, now: datetime, sink_end: int, sink_alignment: int | None, alignment: int
+) -> None:
+    (made,) = make.make_checkpoints(run, now, make.Shape(count=1))
+    Checkpoint.objects.filter(pk=made.pk).update(end_to_end_duration=sink_end)
+    make.make_operators([made])
+    phases = {"subtask_sync": [10, 10], "subtask_async": [90, 90]}
+    made.operators.exclude(position__in=(0, 1)).delete()
+    made.operators.filter(position=0).update(
+        subtask_end_to_end=[900, None], subtask_start_delay=[0, None], subtask_alignment=[800, None], **phases
+    )
+    made.operators.filter(position=1).update(
+        subtask_end_to_end=[1_000, sink_end],
+        subtask_start_delay=[200, 200],
+        subtask_alignment=[700, sink_alignment],
+        **phases,
+    )
+    (point,) = read_points(run.job, span_of(run.job, "1h", now))
+    assert point.alignment == alignment
+    figure = durations_figure([point], [], span_of(run.job, "1h", now))
+    drawn = {trace["meta"]["role"]: sum(trace["y"]) for trace in figure["data"]}
+    assert (drawn["alignment"], sum(drawn.values())) == (alignment, sink_end)
 
 
 def test_the_heat_map_stays_small_for_many_checkpoints(run: Run, now: datetime) -> None:
@@ -159,9 +214,6 @@ def test_every_restart_by_the_engine_is_marked_not_only_the_last(run: Run, now: 
     assert [start.at for start in read_run_starts(run.job, within)] == [now - timedelta(minutes=12)]
 
 
-CHARTS = ["durations", "sizes", "alignment", "delays", "moved"]
-
-
 @pytest.mark.parametrize("name", CHARTS)
 def test_every_chart_answers_for_a_job_without_any_checkpoint(viewer: Client, run: Run, name: str) -> None:
     told = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
@@ -171,7 +223,7 @@ def test_every_chart_answers_for_a_job_without_any_checkpoint(viewer: Client, ru
 @pytest.mark.parametrize("name", CHARTS)
 def test_charts_of_failed_checkpoints_have_only_durations(viewer: Client, run: Run, now: datetime, name: str) -> None:
     make.make_checkpoints(run, now, make.Shape(count=3, failed=frozenset({0, 1, 2})))
-    Checkpoint.objects.update(start_delay_max=None)
+    Checkpoint.objects.update(start_delay_max=None, alignment_max=None)
     told = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
     assert told["empty"] == (name != "durations")
 
@@ -235,13 +287,35 @@ def test_every_chart_has_its_figures_as_a_table(viewer: Client, run: Run, now: d
     assert page.count('<th scope="row"') == (6 if name == "alignment" else 7)
 
 
+@pytest.mark.parametrize("name", CHARTS)
+def test_each_point_has_the_key_of_its_checkpoint(viewer: Client, run: Run, now: datetime, name: str) -> None:
+    every = timedelta(minutes=1)
+    shape = make.Shape(count=9, every=every, failed=frozenset({3}), savepoints=frozenset({5}))
+    made = make.make_checkpoints(run, now, shape)
+    make.make_operators(made)
+    Checkpoint.objects.update(processed_data=1000, persisted_data=10)
+    told = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
+    keys = {key for trace in told["figure"]["data"] for key in _numbers(trace.get("customdata", []))}
+    failed = {each.pk for each in made if each.status == "FAILED"}
+    assert keys | failed == {each.pk for each in made}
+    assert failed <= keys or name != "durations"
+
+
+def _numbers(found: Any) -> Iterator[int]:
+    for each in found:
+        if isinstance(each, list):
+            yield from _numbers(each)
+        elif each is not None:
+            yield each
+
+
 def test_gap_is_a_band_between_its_neighbouring_checkpoints(viewer: Client, run: Run, now: datetime) -> None:
     made = make.make_checkpoints(run, now, make.Shape(count=60))
     Checkpoint.objects.filter(checkpoint_id__range=(20, 29)).delete()
     CheckpointGap.objects.create(run=run, first_id=20, last_id=29, noticed_at=now)
     (gap,) = read_gaps(run.job, span_of(run.job, "1h", now))
     assert (gap.start, gap.end) == (made[18].triggered_at, made[29].triggered_at)
-    for name in ("durations", "sizes", "delays", "moved"):
+    for name in ("durations", "sizes", "alignments", "delays", "moved"):
         told = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
         assert [shape["name"] for shape in told["figure"]["layout"]["shapes"]] == ["gap"]
         assert "the engine dropped" in told["note"]

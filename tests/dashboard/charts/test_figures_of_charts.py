@@ -11,9 +11,13 @@ from django.utils.translation import override
 
 from dashboard.charts.alignment import STEPS, alignment_figure, step_of
 from dashboard.charts.durations import bar_widths, durations_figure, unattributed
-from dashboard.charts.figure import byte_ticks
+from dashboard.charts.figure import byte_ticks, note_of, top_of_axis
+from dashboard.charts.rolled import rolled_figure
 from dashboard.charts.sizes import sizes_figure
+from dashboard.queries.rolled import RolledPoint
 from dashboard.queries.series import AlignmentColumn, AlignmentGrid, CheckpointPoint, RunStart, Span
+from monitoring.history.quantiles import Told
+from monitoring.units import flink_duration_text
 
 NOW = datetime(2026, 11, 21, 14, 0, tzinfo=UTC)
 SPAN = Span(NOW - timedelta(hours=1), NOW)
@@ -40,6 +44,70 @@ def test_the_phases_and_the_rest_add_up_to_the_end_to_end_duration() -> None:
 def test_without_subtask_figures_the_whole_duration_is_still_drawn() -> None:
     bare = replace(POINT, start_delay=None, alignment=None, sync=None, asynchronous=None)
     assert unattributed(bare) == 1_000
+
+
+def test_one_outlier_does_not_flatten_the_other_bars() -> None:
+    drawn = points(60)
+    drawn[20] = replace(drawn[20], duration=600_000)
+    figure = durations_figure(drawn, [], SPAN)
+    top = figure["layout"]["yaxis"]["range"][1]
+    assert 1_000 <= top <= 5_000
+    above = figure["data"][roles(figure).index("above")]
+    assert list(above["y"]) == [top]
+    assert list(above["x"]) == [figure["data"][0]["x"][20]]
+    assert note_of(figure) == f"Triangles: values above the axis, up to {flink_duration_text(600_000)}."
+
+
+@pytest.mark.parametrize(
+    ("values", "usual", "top"),
+    [
+        ([], None, 0),
+        ([None, None], None, 0),
+        ([1, 1, 1, 1, 1, 1, 900], None, 900),  # too few values to call one an outlier
+        ([1, 1, 1, 1, 1, 1, 1, 900], None, 3),
+        ([100] * 50 + [250], None, 250),  # not far above the others
+        ([100] * 10 + [900] * 3, None, 900),  # no outliers, because they are many
+        ([5_000] + [300] * 9, [100] * 10, 300),  # the maximum of one day is far above each p95
+        ([250] * 10, [100] * 10, 250),
+    ],
+)
+def test_an_axis_ends_at_a_multiple_of_the_usual_highest_value(
+    values: list[float | None], usual: list[float | None] | None, top: float
+) -> None:
+    assert top_of_axis(values, usual) == top
+
+
+def rolled_points(longest: Sequence[int], failed: Sequence[int]) -> list[RolledPoint]:
+    day = timedelta(days=1)
+    found: list[RolledPoint] = []
+    for number, (maximum, failures) in enumerate(zip(longest, failed, strict=True)):
+        start = NOW - day * (len(longest) - number)
+        counts = {"completed": 100, "failed": failures}
+        quantiles = {0.5: 50.0, 0.95: 100.0}
+        told = Told(start, start + day, counts, 100, 5_000, 10, maximum, quantiles)
+        found.append(RolledPoint(start, start + day, {"duration": told}))
+    return found
+
+
+def test_failures_of_long_ranges_are_counted() -> None:
+    span = Span(NOW - timedelta(days=10), NOW)
+    figure = rolled_figure("durations", rolled_points([200] * 10, [0, 3, 0, 0, 41, 0, 0, 0, 0, 0]), [], span)
+    failed = figure["data"][roles(figure).index("failed")]
+    assert list(failed["y"]) == [3, 41]
+    assert (failed["yaxis"], figure["layout"]["yaxis2"]["ticktext"][0]) == ("y2", "41")
+    assert list(failed["hovertext"]) == ["3 failed", "41 failed"]
+    calm = rolled_figure("durations", rolled_points([200] * 10, [0] * 10), [], span)
+    assert "failed" not in roles(calm)
+    assert "yaxis2" not in calm["layout"]
+
+
+def test_one_outlier_does_not_flatten_the_p95_of_long_ranges() -> None:
+    span = Span(NOW - timedelta(days=10), NOW)
+    figure = rolled_figure("durations", rolled_points([200] * 9 + [900_000], [0] * 10), [], span)
+    assert 300 <= figure["layout"]["yaxis"]["range"][1] <= 500
+    assert len(figure["data"][roles(figure).index("above")]["x"]) == 1
+    assert max(figure["data"][roles(figure).index("longest")]["y"]) == 900_000
+    assert note_of(figure).endswith(f"up to {flink_duration_text(900_000)}.")
 
 
 def test_failed_checkpoints_are_marked_by_more_than_colour() -> None:

@@ -20,6 +20,7 @@ from tests.dashboard import builders as make
 PAGES = [
     *("job", "job-header", "job-summary", "job-history", "job-configuration", "job-savepoints", "job-alerts"),
     *("job-runs", "job-restarts", "job-exceptions", "job-restart", "job-stop", "job-state", "job-compare"),
+    "job-cancel",
 ]
 LISTS = [
     "fleet",
@@ -62,7 +63,7 @@ def test_viewers_and_operators_see_every_page(viewer: Client, operator: Client, 
     assert operator.get(address(name, job)).status_code == 200
 
 
-@pytest.mark.parametrize("name", [*ACTIONS, "job-restart", "job-stop"])
+@pytest.mark.parametrize("name", [*ACTIONS, "job-restart", "job-stop", "job-cancel"])
 def test_a_viewer_may_not_act(viewer: Client, job: Job, name: str) -> None:
     response = viewer.post(address(name, job))
     assert response.status_code == 403

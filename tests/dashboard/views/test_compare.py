@@ -44,6 +44,29 @@ def test_two_checkpoints_are_laid_side_by_side_down_to_their_operators(viewer: C
     assert most.ratio > 3
 
 
+@pytest.mark.parametrize("picked", [["2/15", "1/16"], ["1/16", "2/15"]])
+def test_two_selected_checkpoints_are_compared_from_the_older_to_the_newer(
+    viewer: Client, job: Job, picked: list[str]
+) -> None:
+    answer = viewer.get(reverse("job-compare", args=[job.pk]), {"pick": picked}, follow=True)
+    assert [(side.run.number, side.checkpoint_id) for side in answer.context["sides"]] == [(1, 16), (2, 15)]
+    assert answer.redirect_chain == [(f"{reverse('job-compare', args=[job.pk])}?a=1%2F16&b=2%2F15", 302)]
+
+
+@pytest.mark.parametrize("picked", [["2/15"], ["2/15", "2/16", "2/17"], ["x", "2/15"], ["9" * 30, "&b=1"]])
+def test_other_selections_are_errors_at_the_fields(viewer: Client, job: Job, picked: list[str]) -> None:
+    answer = viewer.get(reverse("job-compare", args=[job.pk]), {"pick": picked}, follow=True)
+    assert answer.status_code == 400
+    assert answer.context["form"].errors
+
+
+def test_every_row_of_the_history_can_be_selected(viewer: Client, job: Job) -> None:
+    page = viewer.get(reverse("job-history", args=[job.pk])).content.decode()
+    assert page.count('name="pick" form="compare"') == 25
+    assert 'value="2/24"' in page
+    assert 'aria-label="Compare: checkpoint 24"' in page
+
+
 def test_two_runs_are_compared_by_their_summaries_and_settings(viewer: Client, job: Job) -> None:
     text = page(viewer, job, "run 1", "run 2")
     assert "End to end duration, p95" in text

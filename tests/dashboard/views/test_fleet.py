@@ -12,7 +12,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from monitoring.models import Cluster, Run, RunState
+from monitoring.models import Checkpoint, Cluster, Run, RunState
 from tests.dashboard import builders as make
 from tests.dashboard import sample_fleet
 
@@ -36,7 +36,25 @@ def test_the_most_urgent_job_comes_first_and_all_are_counted(operator: Client, n
     rows = response.context["fleet"].shown.rows
     assert rows[0].facts.job.name == "orders-enrich"
     counts = {level.word: count for level, count in response.context["levels"]}
-    assert counts == {"failing": 1, "degraded": 2, "unknown": 3, "healthy": 18, "ended": 0}
+    assert counts == {"failing": 1, "overdue": 1, "degraded": 1, "unknown": 3, "healthy": 18, "ended": 0}
+
+
+def test_a_running_job_with_a_problem_has_the_colour_and_the_word_of_its_level(operator: Client, now: datetime) -> None:
+    job = make.make_job(make.make_cluster(now))
+    run = make.make_run(job, now)
+    make.make_checkpoints(run, now - timedelta(minutes=9), make.Shape(count=3))
+    page = operator.get(reverse("fleet")).content.decode()
+    assert '<span class="badge badge-bad">RUNNING</span> <b class="level level-overdue">overdue</b>' in page
+    assert '<rect class="bar-overdue"' in page
+
+
+def test_the_strip_has_the_levels_of_the_rows(operator: Client, now: datetime) -> None:
+    sample_fleet.make_troubled_fleet(now)
+    response = operator.get(reverse("fleet"))
+    page = response.content.decode()
+    for level, count in response.context["levels"]:
+        assert page.count(f'class="cell cell-{level.word}"') == count
+    assert page.count('class="level level-overdue"') == 1
 
 
 def test_a_silent_cluster_is_named_with_since_when(operator: Client, now: datetime) -> None:
@@ -108,7 +126,8 @@ def test_rows_that_come_below_are_neither_doubled_nor_missed_while_the_order_cha
     _fail(cluster, "job-0010")
     grown = operator.get(reverse("fleet"), {"upto": "2"}, headers=LIVE)
     rest = [f"job-{n:04}" for n in range(120) if n not in (10, 70)]
-    assert _names(grown) == ["job-0010", "job-0070", *rest][:100]
+    assert set(_names(grown)[:2]) == {"job-0010", "job-0070"}
+    assert _names(grown)[2:] == rest[:98]
     assert _rows(grown) == _names(grown)
     _fail(cluster, "job-0119")
     whole = operator.get(reverse("fleet"), {"upto": "3"}, headers=LIVE)
@@ -176,6 +195,158 @@ def test_a_download_has_every_job_that_the_filters_choose(operator: Client, now:
     assert operator.get(reverse("fleet-download", args=["csv"]), {"labels": "=="}).status_code == 400
 
 
+@pytest.mark.parametrize(
+    ("sort", "descending"),
+    [
+        ("name", ["c", "b", "a"]),
+        ("state", ["a", "c", "b"]),
+        ("completed", ["a", "c", "b"]),
+        ("duration", ["b", "c", "a"]),
+        ("size", ["c", "a", "b"]),
+        ("savepoint", ["b", "a", "c"]),
+        ("failures", ["c", "a", "b"]),
+    ],
+)
+def test_each_column_sorts_in_both_directions(
+    operator: Client, now: datetime, sort: str, descending: list[str]
+) -> None:
+    _three_jobs(now)
+    assert _names(operator.get(reverse("fleet"), {"sort": sort, "order": "desc"})) == descending
+    ascending = _names(operator.get(reverse("fleet"), {"sort": sort, "order": "asc"}))
+    if sort == "savepoint":  # the job without a savepoint is last in both directions
+        assert ascending == ["a", "b", "c"]
+    else:
+        assert ascending == descending[::-1]
+
+
+def test_the_heading_of_the_sorted_column_says_so_and_reverses_the_order(operator: Client, now: datetime) -> None:
+    _three_jobs(now)
+    page = operator.get(reverse("fleet"), {"sort": "size", "order": "desc", "q": "a"}).content.decode()
+    assert page.count("aria-sort=") == 1
+    heading = re.search(
+        r'<th scope="col" class="num" aria-sort="descending"[^>]*><a class="sort" id="by-size"[^>]*>', page
+    )
+    assert heading is not None
+    assert "q=a" in heading[0]
+    assert "sort=size&amp;order=asc" in heading[0]
+    assert "Sort by urgency" in page
+    assert "aria-sort" not in operator.get(reverse("fleet"), {"sort": "password"}).content.decode()
+
+
+def test_a_download_has_the_order_of_the_list(operator: Client, now: datetime) -> None:
+    _three_jobs(now)
+    sizes = json.loads(_taken(operator, "json", sort="size", order="desc"))
+    assert [row["job"] for row in sizes] == ["c", "a", "b"]
+
+
+def test_ended_jobs_are_folded_until_the_reader_shows_them(operator: Client, now: datetime) -> None:
+    cluster = make.make_cluster(now)
+    _jobs(cluster, now, 12)
+    _end(cluster, "job-0003", "job-0007")
+    running = [f"job-{n:04}" for n in range(12) if n not in (3, 7)]
+    folded = operator.get(reverse("fleet"))
+    assert _names(folded) == running
+    page = folded.content.decode()
+    assert 'href="?ended=1">Show 2 ended jobs</a>' in page
+    assert "cell-ended" not in page
+    shown = operator.get(reverse("fleet"), {"ended": "1"})
+    assert _names(shown) == [*running, "job-0003", "job-0007"]
+    page = shown.content.decode()
+    assert ">Hide 2 ended jobs</a>" in page
+    assert "cell-ended" not in page
+
+
+@pytest.mark.parametrize("query", [{"state": "ended"}, {"q": "job-0003"}])
+def test_ended_jobs_are_listed_if_the_filter_finds_only_them(
+    operator: Client, now: datetime, query: dict[str, str]
+) -> None:
+    cluster = make.make_cluster(now)
+    _jobs(cluster, now, 12)
+    _end(cluster, "job-0003")
+    response = operator.get(reverse("fleet"), query)
+    assert _names(response) == ["job-0003"]
+    assert "ended jobs" not in response.content.decode()
+
+
+def test_a_download_has_the_ended_jobs_too(operator: Client, now: datetime) -> None:
+    cluster = make.make_cluster(now)
+    _jobs(cluster, now, 3)
+    _end(cluster, "job-0001")
+    assert [row["job"] for row in json.loads(_taken(operator, "json"))] == ["job-0000", "job-0002", "job-0001"]
+
+
+def test_jobs_are_grouped_by_a_label_of_the_job_or_its_cluster(operator: Client, now: datetime) -> None:
+    """The group with the most urgent job is first, and the jobs without the label are last."""
+    cluster = make.make_cluster(now)
+    labels = ({}, {"team": "mail"}, {"team": "<b>"}, {"team": "mail"}, {"team": "<b>"}, {})
+    for n, own in enumerate(labels):
+        make.make_run(make.make_job(cluster, f"job-{n:04}", labels=own), now, checkpoint_config=make.config(3_600_000))
+    _fail(cluster, "job-0000")
+    _fail(cluster, "job-0004")
+    grouped = operator.get(reverse("fleet"), {"group": "team"})
+    assert _names(grouped) == ["job-0004", "job-0002", "job-0001", "job-0003", "job-0000", "job-0005"]
+    page = grouped.content.decode()
+    assert re.findall(r'<tr class="group-row"><td colspan="11"><b>(.*?)</b> (.*?)</td>', page) == [
+        ('<a href="/?labels=team%3D%3Cb%3E">team=&lt;b&gt;</a>', "1 failing · 1 healthy"),
+        ('<a href="/?labels=team%3Dmail">team=mail</a>', "2 healthy"),
+        ("without the label team", "1 failing · 1 healthy"),
+    ]
+    cluster.labels = {"team": "platform"}
+    cluster.save()
+    assert _names(operator.get(reverse("fleet"), {"group": "team"}))[:2] == ["job-0000", "job-0005"]
+
+
+def test_the_list_can_be_grouped_by_each_label_that_exists(operator: Client, now: datetime) -> None:
+    cluster = make.make_cluster(now)
+    cluster.labels = {"env": "prod"}
+    cluster.save()
+    make.make_job(cluster, labels={"team": "mail"})
+    response = operator.get(reverse("fleet"), {"q": "f"})
+    assert response.context["fleet"].label_keys == ["env", "team"]
+    page = response.content.decode()
+    assert 'href="?q=f&amp;group=team">team</a>' in page
+    assert "group-row" not in page
+
+
+def test_the_wall_board_has_large_numbers_and_no_navigation(operator: Client, now: datetime) -> None:
+    sample_fleet.make_troubled_fleet(now)
+    response = operator.get(reverse("fleet"), {"kiosk": "1"})
+    counts = {level.word: count for level, count in response.context["levels"]}
+    assert counts == {"failing": 1, "overdue": 1, "degraded": 1, "unknown": 3, "healthy": 18}
+    assert [row.health.level.word for row in response.context["troubled"]] == [
+        *("failing", "overdue", "degraded"),
+        *("unknown", "unknown", "unknown"),
+    ]
+    page = response.content.decode()
+    assert 'class="kiosk-level kiosk-bad"><b>1</b>' in page
+    assert "orders-enrich" in page
+    for part in ('<nav class="nav"', reverse("logout"), "<form", "<table"):
+        assert part not in page
+
+
+def test_the_wall_board_refreshes_itself_with_its_filters(operator: Client, now: datetime) -> None:
+    cluster = make.make_cluster(now)
+    for name, labels in (("orders", {"team": "payments"}), ("clicks", {"team": "web"})):
+        run = make.make_run(make.make_job(cluster, name, labels=labels), now)
+        Run.objects.filter(pk=run.pk).update(state="FAILED")
+    query = {"kiosk": "1", "labels": "team=payments"}
+    page = operator.get(reverse("fleet"), query).content.decode()
+    assert 'hx-get="/?kiosk=1&amp;labels=team%3Dpayments" hx-trigger="tick from:body"' in page
+    assert 'href="?labels=team%3Dpayments">Leave the wall board</a>' in page
+    live = operator.get(reverse("fleet"), query, headers={"HX-Request": "true", "HX-Target": "kiosk-live"})
+    assert [row.facts.name for row in live.context["troubled"]] == ["orders"]
+    assert "<html" not in live.content.decode()
+
+
+def test_the_wall_board_says_how_many_jobs_it_leaves_out(operator: Client, now: datetime) -> None:
+    cluster = make.make_cluster(now)
+    assert "No matching jobs" in operator.get(reverse("fleet"), {"kiosk": "1"}).content.decode()
+    _jobs(cluster, now, 11)
+    assert "No job has a problem." in operator.get(reverse("fleet"), {"kiosk": "1"}).content.decode()
+    Run.objects.update(state="FAILED")
+    assert "3 more jobs with a problem" in operator.get(reverse("fleet"), {"kiosk": "1"}).content.decode()
+
+
 def test_figures_are_those_of_the_last_hour(operator: Client, now: datetime) -> None:
     job = make.make_job(make.make_cluster(now))
     run = make.make_run(job, now, age=timedelta(days=2))
@@ -192,9 +363,30 @@ def _jobs(cluster: Cluster, now: datetime, count: int) -> None:
     start = cluster.jobs.count()
     for n in range(start, start + count):
         job = make.make_job(cluster, f"job-{n:04}")
-        run = make.make_run(job, now)
+        run = make.make_run(job, now, checkpoint_config=make.config(3_600_000))  # no job is late on a slow machine
         make.make_checkpoints(run, now, make.Shape(count=3), n)
         make.make_savepoint(run, now)
+
+
+def _end(cluster: Cluster, *names: str) -> None:
+    assert Run.objects.filter(job__cluster=cluster, job__name__in=names).update(state="FINISHED") == len(names)
+
+
+def _three_jobs(now: datetime) -> None:
+    """Create the jobs a, b and c, which differ in each column. Their statuses are RUNNING, CANCELLING and FAILED."""
+    cluster = make.make_cluster(now)
+    for name, state, minutes, duration, size, failed in (
+        ("a", RunState.RUNNING, 9, 300, 2_000, 2),
+        ("b", RunState.CANCELLING, 3, 900, 1_000, 0),
+        ("c", RunState.FAILED, 6, 600, 3_000, 3),
+    ):
+        run = make.make_run(make.make_job(cluster, name), now, age=timedelta(hours=1), state=state)
+        shape = make.Shape(count=6, failed=frozenset(range(failed)))
+        rows = make.make_checkpoints(run, now - timedelta(minutes=minutes), shape)
+        newest = [row for row in rows if row.status == "COMPLETED"][-1]
+        Checkpoint.objects.filter(pk=newest.pk).update(end_to_end_duration=duration, state_size=size)
+    for name, hours in (("a", 1), ("b", 2)):
+        make.make_savepoint(Run.objects.get(job__name=name), now - timedelta(hours=hours))
 
 
 def _fail(cluster: Cluster, name: str) -> None:
@@ -206,7 +398,7 @@ def _names(response: Any) -> list[str]:
 
 
 def _rows(response: Any) -> list[str]:
-    return re.findall(r'class="job-name clip"[^>]* title="([^"]+)"', response.content.decode())
+    return re.findall(r'class="job-name one-line"[^>]* title="([^"]+)"', response.content.decode())
 
 
 def _taken(client: Client, form: str, **query: str) -> str:

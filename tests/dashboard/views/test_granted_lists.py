@@ -53,6 +53,18 @@ def granted(acted: Rows, seen: Rows, now: datetime) -> Client:
     return client
 
 
+def test_an_operator_of_some_jobs_makes_rules_for_each_of_them(granted: Client, acted: Rows, seen: Rows) -> None:
+    address = "/rules/new/restart_loop/"
+    form = granted.get(address).context["form"]
+    assert [value for value, _label in form.fields["scope"].choices] == ["job"]
+    typed = {name: form[name].value() for name in form.fields if form[name].value() not in (None, [], False)}
+    assert granted.post(address, typed | {"scope": "everything"}).status_code == 422
+    assert granted.post(address, typed | {"job": seen.job.name}).status_code == 403
+    assert not AlertRule.objects.filter(kind="restart_loop").exists()
+    assert granted.post(address, typed | {"job": acted.job.name}).status_code == 302
+    assert AlertRule.objects.get(kind="restart_loop").job == acted.job
+
+
 def page(client: Client, address: str) -> str:
     return client.get(address).content.decode()
 

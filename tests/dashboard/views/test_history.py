@@ -90,6 +90,17 @@ def test_a_cursor_survives_the_address_bar() -> None:
     assert Cursor.parse(str(cursor)) == cursor
 
 
+def test_the_alignment_of_each_checkpoint_has_a_column(operator: Client, job: Job) -> None:
+    Checkpoint.objects.filter(run=job.current_run, checkpoint_id=70).update(alignment_max=1_234)
+    page = page_of(operator, job)
+    assert page.count('data-name="Alignment"') == PAGE_SIZE
+    assert "1s 234ms" in page
+    assert set(re.findall(r'colspan="(\d+)"', page)) == {str(page.count('<th scope="col"'))}
+    found = operator.get(reverse("job-history", args=[job.pk]), {"alignment": "1 s", "run": "2"}).context["page"]
+    assert 70 in ids(found.rows)
+    assert all(row.checkpoint.alignment_max >= 1_000 for row in found.rows)
+
+
 def test_each_run_has_a_heading_that_says_what_it_was_restored_from(operator: Client, job: Job) -> None:
     page = operator.get(reverse("job-history", args=[job.pk])).content.decode()
     assert "<b>Run 2</b>" in page
@@ -107,6 +118,38 @@ def test_news_are_told_only_when_there_are_some(operator: Client, job: Job) -> N
     address = reverse("job-history-news", args=[job.pk])
     assert operator.get(address, {"seen": str(Cursor(newest.triggered_at, newest.pk))}).content.strip() == b""
     assert b"Newer checkpoints" in operator.get(address, {"seen": str(Cursor(older.triggered_at, older.pk))}).content
+
+
+def test_only_pending_rows_are_refreshed_until_they_finish(operator: Client, job: Job) -> None:
+    first, second, done = Checkpoint.objects.filter(run__job=job).order_by("-triggered_at")[:3]
+    pending = {"status": "IN_PROGRESS", "end_to_end_duration": None, "latest_ack_at": None}
+    Checkpoint.objects.filter(pk__in=[first.pk, second.pk]).update(**pending)
+    shown = re.findall(r'name="pending" value="(\d+)"', page_of(operator, job))
+    assert {int(key) for key in shown} == {first.pk, second.pk}
+    Checkpoint.objects.filter(pk=first.pk).update(status="COMPLETED", end_to_end_duration=2_345)
+    asked = {"seen": str(Cursor(first.triggered_at, first.pk)), "pending": shown}
+    news = operator.get(reverse("job-history-news", args=[job.pk]), asked).content.decode()
+    assert set(re.findall(r'<tr class="link" id="checkpoint-(\d+)" hx-swap-oob="true">', news)) == set(shown)
+    assert re.findall(r'name="pending" value="(\d+)"', news) == [str(second.pk)]
+    assert "2s 345ms" in news
+    assert "detail-row" not in news
+    assert f'id="checkpoint-{done.pk}"' not in news
+
+
+@pytest.mark.parametrize("key", ["-1", "x", "9" * 30, "", "999999999999"])
+def test_an_unknown_pending_row_is_ignored(operator: Client, job: Job, key: str) -> None:
+    newest = Checkpoint.objects.filter(run__job=job).latest("triggered_at")
+    asked = {"seen": str(Cursor(newest.triggered_at, newest.pk)), "pending": key}
+    answer = operator.get(reverse("job-history-news", args=[job.pk]), asked)
+    assert (answer.status_code, answer.content.strip()) == (200, b"")
+
+
+def test_a_pending_row_of_another_job_is_not_shown(operator: Client, job: Job, now: datetime) -> None:
+    run = make.make_run(make.make_job(job.cluster, "other"), now)
+    (other,) = make.make_checkpoints(run, now, make.Shape(count=1))
+    Checkpoint.objects.filter(pk=other.pk).update(status="IN_PROGRESS")
+    asked = {"pending": str(other.pk)}
+    assert b"<tr" not in operator.get(reverse("job-history-news", args=[job.pk]), asked).content
 
 
 def test_a_long_history_costs_the_queries_of_a_short_one(operator: Client, job: Job, now: datetime) -> None:
@@ -219,6 +262,8 @@ def test_a_restart_with_a_new_job_manager_is_told_though_it_counts_anew(
         ({"run": "1"}, 40, 40),
         ({"took": "10 s"}, 66, 1),
         ({"size": "2 TB"}, None, 0),
+        ({"alignment": "1 h"}, None, 0),
+        ({"alignment": "1 ms", "run": "1"}, 40, 40),
         ({"kind": "UNALIGNED_CHECKPOINT"}, None, 0),
         ({"took": "9 s", "status": "FAILED", "run": "2"}, 66, 1),
     ],

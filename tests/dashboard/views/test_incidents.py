@@ -10,9 +10,11 @@ from django.db import connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 
+from dashboard.forms.note import PresetForm
 from monitoring.alerts.incidents import Opening, change_incident, open_incidents
-from monitoring.models import AuditEntry, Incident, IncidentState, Severity
+from monitoring.models import AuditEntry, Checkpoint, Incident, IncidentState, Severity
 from tests.dashboard import builders as make
 from tests.dashboard.sample_alerts import make_alerts
 
@@ -52,14 +54,33 @@ def test_filters_by_state_severity_and_words(viewer: Client, fail: Any) -> None:
     (first,) = fail("flights")
     fail("orders", severity=Severity.CRITICAL)
     Incident.objects.filter(pk=first.pk).update(state=IncidentState.RESOLVED)
-    assert sorted(listed(viewer)) == ["flights", "orders"]
-    assert listed(viewer, state="unresolved") == ["orders"]
+    assert listed(viewer) == listed(viewer, state="unresolved") == ["orders"]
+    assert sorted(listed(viewer, state="all")) == ["flights", "orders"]
     assert listed(viewer, severity="critical") == ["orders"]
-    assert listed(viewer, q="FLIGHTS") == ["flights"]
-    assert sorted(listed(viewer, q="eu-prod")) == ["flights", "orders"]
+    assert listed(viewer, q="FLIGHTS") == []
+    assert listed(viewer, q="FLIGHTS", state="all") == ["flights"]
+    assert sorted(listed(viewer, q="eu-prod", state="all")) == ["flights", "orders"]
     for nonsense in ({"state": "x"}, {"severity": "x"}, {"hidden_by": "x"}, {"q": "\0"}, {"hidden_by": "9" * 30}):
-        assert len(listed(viewer, **nonsense)) == 2
+        assert len(listed(viewer, **{"state": "all", **nonsense})) == 2
     assert "No matching incidents" in viewer.get(reverse("incidents"), {"q": "zzz"}).content.decode()
+
+
+def test_incidents_are_in_the_order_of_state_severity_and_age(viewer: Client, fail: Any, now: datetime) -> None:
+    old, _ = fail("old", "new")
+    urgent, seen, over = fail("urgent", "seen", "over", severity=Severity.CRITICAL)
+    Incident.objects.filter(pk__in=[old.pk, urgent.pk]).update(opened_at=now - timedelta(days=1))
+    Incident.objects.filter(pk=seen.pk).update(state=IncidentState.ACKNOWLEDGED)
+    Incident.objects.filter(pk=over.pk).update(state=IncidentState.RESOLVED, resolved_at=now)
+    assert listed(viewer) == ["urgent", "new", "old", "seen"]
+    assert listed(viewer, state="all") == ["urgent", "new", "old", "seen", "over"]
+
+
+def test_a_list_without_unresolved_incidents_leads_to_the_others(viewer: Client, fail: Any) -> None:
+    fail("flights")
+    Incident.objects.update(state=IncidentState.RESOLVED)
+    page = viewer.get(reverse("incidents")).content.decode()
+    assert "No unresolved incidents" in page
+    assert "?state=all" in page
 
 
 def test_what_a_cluster_hides_is_listed_with_the_cluster(viewer: Client, fail: Any, dies: Any) -> None:
@@ -84,6 +105,75 @@ def test_several_are_acknowledged_at_once_and_the_list_stays_as_it_was_filtered(
     assert [(each.details["before"], each.details["after"], each.reason) for each in entries] == [
         ("open", "acknowledged", "on it")
     ] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "said"),
+    [
+        ("incidents-snooze", IncidentState.SNOOZED, "2 incidents snoozed. 1 incident had already changed."),
+        ("incidents-resolve", IncidentState.RESOLVED, "2 incidents resolved. 1 incident had already changed."),
+    ],
+)
+def test_several_are_snoozed_or_resolved_at_once(
+    operator: Client, fail: Any, name: str, state: IncidentState, said: str
+) -> None:
+    first, second, over, _other = fail("a", "b", "c", "d")
+    Incident.objects.filter(pk=over.pk).update(state=IncidentState.RESOLVED)
+    values = {"incident": [first.pk, second.pk, over.pk], "note": "disk", "preset": "2h"}
+    page = operator.post(reverse(name), values, follow=True)
+    assert said in page.content.decode()
+    assert set(Incident.objects.filter(pk__in=[first.pk, second.pk]).values_list("state", flat=True)) == {state}
+    assert AuditEntry.objects.filter(reason="disk").count() == 2
+
+
+@pytest.mark.parametrize(
+    ("preset", "until"),
+    [("30m", timedelta(minutes=30)), ("2h", timedelta(hours=2))],
+)
+def test_a_preset_snoozes_for_its_time(
+    operator: Client, fail: Any, now: datetime, preset: str, until: timedelta
+) -> None:
+    (incident,) = fail("flights")
+    operator.post(reverse("incident-snooze", args=[incident.pk]), {"preset": preset, "note": ""})
+    incident.refresh_from_db()
+    assert incident.snoozed_until is not None
+    assert abs(incident.snoozed_until - now - until) < timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(
+    ("zone", "at", "until"),
+    [
+        ("Asia/Shanghai", "2026-11-26T17:30:00+00:00", "2026-11-28T01:00:00+00:00"),  # it is 01:30 of the 27th there
+        ("UTC", "2026-11-26T17:30:00+00:00", "2026-11-27T09:00:00+00:00"),
+        ("Europe/Berlin", "2026-10-24T12:00:00+00:00", "2026-10-25T08:00:00+00:00"),  # summer time ends that night
+    ],
+)
+def test_tomorrow_is_that_of_the_reader(zone: str, at: str, until: str) -> None:
+    form = PresetForm({"preset": "tomorrow"})
+    assert form.is_valid()
+    with timezone.override(zone):
+        assert form.until(datetime.fromisoformat(at)) == datetime.fromisoformat(until)
+
+
+def test_an_unknown_preset_changes_nothing(operator: Client, fail: Any) -> None:
+    (incident,) = fail("flights")
+    page = operator.post(reverse("incident-snooze", args=[incident.pk]), {"preset": "never"}, follow=True)
+    assert "Select how long to snooze." in page.content.decode()
+    page = operator.post(reverse("incidents-snooze"), {"incident": [incident.pk]}, follow=True)
+    assert "Select how long to snooze." in page.content.decode()
+    incident.refresh_from_db()
+    assert incident.state == IncidentState.OPEN
+
+
+def test_the_actions_come_before_everything_else(operator: Client, viewer: Client, fail: Any) -> None:
+    (incident,) = fail("flights")
+    page = operator.get(reverse("incident", args=[incident.pk])).content.decode()
+    assert page.index('class="acts"') < page.index("<h1>")
+    restart = reverse("job-restart", args=[incident.job_id])
+    assert restart in page
+    read_only = viewer.get(reverse("incident", args=[incident.pk])).content.decode()
+    assert "Open job" in read_only
+    assert restart not in read_only
 
 
 @pytest.mark.parametrize("chosen", [[], ["x"], [""], ["9" * 40]])
@@ -123,14 +213,80 @@ def test_a_snooze_that_makes_no_sense_says_so_at_its_field(operator: Client, fai
     assert incident.state == IncidentState.OPEN
 
 
-@pytest.mark.parametrize("name", ["incident-snooze", "incident-acknowledge", "incident-resolve"])
+@pytest.mark.parametrize(
+    "name", ["incident-snooze", "incident-acknowledge", "incident-resolve", "incident-note", "incident-reopen"]
+)
 def test_a_viewer_may_not_act(viewer: Client, fail: Any, name: str) -> None:
     (incident,) = fail("flights")
     assert viewer.post(reverse(name, args=[incident.pk]), {"snooze_for": "2 h"}).status_code == 403
-    assert viewer.post(reverse("incidents-acknowledge"), {"incident": [incident.pk]}).status_code == 403
+    for several in ("incidents-acknowledge", "incidents-snooze", "incidents-resolve"):
+        assert viewer.post(reverse(several), {"incident": [incident.pk], "preset": "2h"}).status_code == 403
     incident.refresh_from_db()
     assert incident.state == IncidentState.OPEN
     assert "Acknowledge selected" not in viewer.get(reverse("incidents")).content.decode()
+
+
+@pytest.fixture
+def failing(cluster: Any, now: datetime) -> Incident:
+    """Return an incident of a rule, which began 20 minutes ago, of a job with checkpoints."""
+    job = make.make_job(cluster, "flights")
+    run = make.make_run(job, now)
+    make.make_checkpoints(run, now, make.Shape(count=90, every=timedelta(seconds=20), failed=frozenset(range(3, 9))))
+    return make.make_incident(make.make_rule(job), now - timedelta(minutes=20))
+
+
+def test_an_incident_shows_the_value_and_the_limit_of_its_rule(viewer: Client, failing: Incident) -> None:
+    address = reverse("incident-chart", args=[failing.pk])
+    assert f'data-chart="{address}"' in viewer.get(reverse("incident", args=[failing.pk])).content.decode()
+    answer = viewer.get(address).json()
+    assert answer["empty"] is False
+    value, limit = answer["figure"]["data"]
+    assert (value["meta"]["role"], limit["meta"]["role"]) == ("state", "limit")
+    assert max(y for y in value["y"] if y is not None) >= 3
+    assert set(limit["y"]) == {3}
+    (band,) = [shape for shape in answer["figure"]["layout"]["shapes"] if shape["name"] == "bout"]
+    assert band["x0"] < band["x1"]
+
+
+def test_an_incident_without_a_rule_has_no_chart(viewer: Client, fail: Any) -> None:
+    (incident,) = fail("flights")
+    assert "data-chart" not in viewer.get(reverse("incident", args=[incident.pk])).content.decode()
+    assert viewer.get(reverse("incident-chart", args=[incident.pk])).status_code == 404
+
+
+def test_the_last_good_checkpoint_leads_to_a_restart_from_it(
+    operator: Client, viewer: Client, failing: Incident
+) -> None:
+    newest = Checkpoint.objects.filter(run__job=failing.job, status="COMPLETED").order_by("-triggered_at")[0]
+    link = reverse("job-restart", args=[failing.job_id]) + f"?from=checkpoint-{newest.pk}"
+    page = operator.get(reverse("incident", args=[failing.pk])).content.decode()
+    assert "Last good checkpoint" in page
+    assert link in page
+    assert link not in viewer.get(reverse("incident", args=[failing.pk])).content.decode()
+
+
+def test_a_note_is_added_in_every_state_and_is_audited(operator: Client, failing: Incident) -> None:
+    for state in (IncidentState.OPEN, IncidentState.RESOLVED):
+        Incident.objects.filter(pk=failing.pk).update(state=state)
+        page = operator.post(reverse("incident-note", args=[failing.pk]), {"note": f"seen {state}"}, follow=True)
+        assert f"olga: seen {state}" in page.content.decode()
+    assert AuditEntry.objects.filter(action="incident.note").count() == 2
+    page = operator.post(reverse("incident-note", args=[failing.pk]), {"note": " "}, follow=True)
+    assert "Enter a note." in page.content.decode()
+    assert failing.events.filter(kind="note").count() == 2
+
+
+def test_a_resolved_incident_is_reopened(operator: Client, failing: Incident) -> None:
+    address = reverse("incident-reopen", args=[failing.pk])
+    assert address not in operator.get(reverse("incident", args=[failing.pk])).content.decode()
+    assert "open already" in operator.post(address, {"note": ""}, follow=True).content.decode()
+    operator.post(reverse("incident-resolve", args=[failing.pk]), {"note": ""})
+    assert address in operator.get(reverse("incident", args=[failing.pk])).content.decode()
+    page = operator.post(address, {"note": "it is back"}, follow=True)
+    assert "Incident reopened." in page.content.decode()
+    failing.refresh_from_db()
+    assert failing.state == IncidentState.OPEN
+    assert AuditEntry.objects.get(action="incident.reopen").reason == "it is back"
 
 
 def test_a_folded_change_says_how_often(viewer: Client, fail: Any, now: datetime) -> None:

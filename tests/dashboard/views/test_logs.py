@@ -12,7 +12,7 @@ from django.urls import reverse
 from pytest_httpserver import HTTPServer
 
 from dashboard.queries.logs import PART_BYTES
-from monitoring.models import Checkpoint, Engine, Run, RunException
+from monitoring.models import Checkpoint, Engine, Run, RunException, RunState
 from tests.dashboard import builders as make
 from tests.dashboard.log_server import LogServer
 
@@ -197,3 +197,21 @@ def test_an_incident_leads_to_the_log_of_the_attempt_that_ran_when_it_opened(
     address = reverse("incident", args=[incident.pk])
     assert '<mark id="log-here">at the moment</mark>' in linked(operator, address, "Driver log")
     assert "/logs/" not in viewer.get(address).content.decode()
+
+
+def test_failed_runs_and_their_restarts_link_the_log_at_the_failure(
+    operator: Client, viewer: Client, run: Run, now: datetime
+) -> None:
+    attempt = make.make_attempt(run.job, now, old_run=run)
+    pages = (reverse("job-runs", args=[run.job_id]), reverse("restart-progress", args=[attempt.pk]))
+    for address in pages:
+        assert "Driver log at the failure" not in operator.get(address).content.decode()
+    Run.objects.filter(pk=run.pk).update(state=RunState.FAILED, ended_at=now)
+    for address in pages:
+        assert "Driver log at the failure" not in viewer.get(address).content.decode()
+        text = operator.get(address).content.decode()
+        (link,) = re.findall(r'href="([^"]+)"[^>]*>Driver log at the failure', text)
+        path, _, query = unescape(link).partition("?")
+        assert path == reverse("job-logs", args=[run.job_id])
+        assert query.startswith(f"run={run.number}&at={now.year}-")
+        assert query.endswith("#log")

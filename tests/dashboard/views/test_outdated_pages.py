@@ -44,12 +44,12 @@ def newest(job: Job) -> str:
 
 
 def replaced(job: Job, now: datetime, trigger: str = RestartTrigger.MANUAL) -> Run:
-    """Restart the job, and store its new run 20 s later."""
+    """Restart the job, and store its new run 20 min later."""
     attempt = restarted(job, now, trigger)
     old = job.current_run
     assert old is not None
     Run.objects.filter(pk=old.pk).update(state=RunState.FINISHED, ended_at=now)
-    return make.make_run(job, now, age=timedelta(seconds=20), engine_job_id=attempt.engine_job_id)
+    return make.make_run(job, now, age=timedelta(minutes=20), engine_job_id=attempt.engine_job_id)
 
 
 def restarted(job: Job, now: datetime, trigger: str = RestartTrigger.MANUAL) -> RestartAttempt:
@@ -63,7 +63,7 @@ def restarted(job: Job, now: datetime, trigger: str = RestartTrigger.MANUAL) -> 
         old_run=job.current_run,
         engine_job_id="ab" * 16,
         launch_sent_at=now,
-        launched_at=now - timedelta(seconds=20),
+        launched_at=now - timedelta(minutes=20),
         created_at=now,
         ended_at=now,
         deadline_at=now,
@@ -95,7 +95,7 @@ def test_a_page_of_a_run_that_was_replaced_does_nothing_and_says_by_what(
     replaced(job, now)
     page = send(operator, name, job, old)
     assert "Nothing was stopped" in page
-    assert "Run 2 replaced run 1 20 s ago. Restart 1 (ada) started the new run." in page
+    assert "Run 2 replaced run 1 20 min ago. Restart 1 (ada) started the new run." in page
     assert not done(job)
 
     send(operator, name, job, shown_on(operator, name, job))
@@ -107,7 +107,7 @@ def test_nor_while_the_new_run_is_not_stored_yet(operator: Client, job: Job, now
     old = shown_on(operator, name, job)
     restarted(job, now)
     page = send(operator, name, job, old)
-    assert "Restart 1 (ada) replaced run 1 20 s ago. Waymark has not polled the new run yet." in page
+    assert "Restart 1 (ada) replaced run 1 20 min ago. Waymark has not polled the new run yet." in page
     assert not done(job)
 
 
@@ -123,10 +123,10 @@ def test_a_job_that_somebody_stopped_is_not_started_by_a_page_that_shows_it_aliv
     old = shown_on(operator, "job-restart", job)
     run = job.current_run
     assert run is not None
-    Run.objects.filter(pk=run.pk).update(state=RunState.FINISHED, ended_at=now - timedelta(seconds=20))
+    Run.objects.filter(pk=run.pk).update(state=RunState.FINISHED, ended_at=now - timedelta(minutes=20))
     make.make_savepoint(run, now, path="file:/data/savepoint-stop", stops_job=True, requested_by="ada")
     page = send(operator, "job-restart", job, old)
-    assert "Run 1 ended 20 s ago with status FINISHED. ada stopped the run with a savepoint." in page
+    assert "Run 1 ended 20 min ago with status FINISHED. ada stopped the run with a savepoint." in page
     assert not RestartAttempt.objects.exists()
 
 
@@ -161,9 +161,38 @@ def test_the_open_page_says_it_by_itself(viewer: Client, job: Job, now: datetime
     assert viewer.get(address, old).status_code == 204
     replaced(job, now)
     note = viewer.get(address, old).content.decode()
-    assert "<b>This page is out of date.</b> Run 2 replaced run 1 20 s ago." in note
+    assert "<b>This page is out of date.</b> Run 2 replaced run 1 20 min ago." in note
     for name in ("job-restart", "job-launch", "job-stop"):
         assert f'hx-get="{address}?shown_run=' in viewer.get(reverse(name, args=[job.pk])).content.decode()
+
+
+def test_open_page_learns_when_its_run_ended(operator: Client, job: Job, now: datetime) -> None:
+    old, address = shown_on(operator, "job-stop", job), reverse("job-moved-on", args=[job.pk])
+    ended_at = now - timedelta(minutes=20)
+    Run.objects.update(state=RunState.FINISHED, ended_at=ended_at)
+    assert _ended_in(operator.get(address, old).content.decode()) == ended_at
+    replaced(job, now)
+    assert _ended_in(operator.get(address, old).content.decode()) == now
+
+
+def test_run_without_a_known_end_ends_for_the_page_when_it_was_replaced(
+    operator: Client, job: Job, now: datetime
+) -> None:
+    old = shown_on(operator, "job-stop", job)
+    restarted(job, now)
+    assert _ended_in(operator.get(reverse("job-moved-on", args=[job.pk]), old).content.decode()) >= now
+
+
+def _ended_in(note: str) -> datetime:
+    (found,) = re.findall(r'data-run-ended="([^"]+)"', note)
+    return datetime.fromisoformat(found)
+
+
+@pytest.mark.parametrize("name", ["job-restart", "job-stop", "job-cancel"])
+def test_ages_of_the_run_are_marked_so_that_they_stop_with_it(viewer: Client, job: Job, name: str) -> None:
+    page = viewer.get(reverse(name, args=[job.pk])).content.decode()
+    marked = re.findall(r"<(li|dd)\b[^>]* data-of-run>(.*?)</\1>", page, re.DOTALL)
+    assert any("<time" in text and "run 1" in text.lower() for _, text in marked)
 
 
 def test_of_several_jobs_those_that_moved_on_are_not_stopped(operator: Client, job: Job, now: datetime) -> None:
@@ -176,4 +205,4 @@ def test_of_several_jobs_those_that_moved_on_are_not_stopped(operator: Client, j
     replaced(job, now)
     page = operator.post(reverse("fleet-act"), sent | {"confirmed": "on"} | shown, follow=True).content.decode()
     assert [each.job for each in Savepoint.objects.filter(stops_job=True)] == [other]
-    assert "Run 2 replaced run 1 20 s ago." in page
+    assert "Run 2 replaced run 1 20 min ago." in page

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils.html import escape
 from pytest_httpserver import HTTPServer
 
-from monitoring.models import ChangeKind, ConfigurationChange, Job, LaunchOrigin, LaunchVersion, Savepoint
+from monitoring.models import AttemptState, ChangeKind, ConfigurationChange, Job, LaunchOrigin, LaunchVersion, Savepoint
 from tests.dashboard import builders as make
 
 pytestmark = pytest.mark.django_db
@@ -56,6 +60,91 @@ def test_it_says_what_came_after_the_state(operator: Client, job: Job, older: Sa
 def test_of_the_newest_state_there_is_nothing_to_say(operator: Client, job: Job, now: datetime) -> None:
     assert job.current_run is not None
     assert "Since then:" not in told(operator, job, make.make_savepoint(job.current_run, now))
+
+
+def restarted(job: Job, now: datetime, *seconds: int, **fields: Any) -> None:
+    """Create restarts that took so many seconds, the oldest first."""
+    for took in seconds:
+        at = now - timedelta(days=1) + timedelta(minutes=job.restart_attempts.count())
+        given: dict[str, Any] = {"old_run": job.current_run, "ended_at": at + timedelta(seconds=took)}
+        make.make_attempt(job, at, **given | fields)
+
+
+def test_time_until_running_is_the_median_of_the_last_ten_restarts(
+    operator: Client, job: Job, older: Savepoint, now: datetime
+) -> None:
+    restarted(job, now, 600, 600, 20, 22, 24, 26, 28, 30, 32, 34, 36, 90)
+    text = (
+        "<b>RUNNING in about 29 s:</b> the median of the last 10 successful restarts of this job (20 s to 1 min 30 s)."
+    )
+    assert text in told(operator, job, older)
+    # The page that first stops the job with a savepoint shows it, too.
+    assert text in " ".join(operator.get(reverse("job-restart", args=[job.pk])).content.decode().split())
+
+
+def test_time_until_running_needs_three_successful_restarts(
+    operator: Client, job: Job, older: Savepoint, now: datetime
+) -> None:
+    restarted(job, now, 20, 22)
+    restarted(job, now, 24, state=AttemptState.FAILED)
+    restarted(job, now, 24, old_run=None)
+    other = make.make_job(job.cluster, "other")
+    make.make_run(other, now)
+    restarted(other, now, 24)
+    assert "RUNNING in about" not in told(operator, job, older)
+    restarted(job, now, 24)
+    assert "<b>RUNNING in about 22 s:</b> the median of the last 3 successful restarts" in told(operator, job, older)
+
+
+@pytest.mark.parametrize("name", ["job-restart", "job-stop", "job-cancel", "rule-kinds"])
+def test_name_of_a_job_does_not_turn_around_the_sentence(operator: Client, job: Job, name: str) -> None:
+    Job.objects.filter(pk=job.pk).update(name="<i>\u202eseats")
+    query = {"job": job.pk} if name == "rule-kinds" else {}
+    page = operator.get(reverse(name, args=[] if query else [job.pk]), query).content.decode()
+    heading = page.partition("<h1>")[2].partition("</h1>")[0]
+    assert "<bdi>&lt;i&gt;\u202eseats</bdi>" in heading
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["/incidents/?state=open&page=2", "http://testserver/jobs/?q=a%26b", "/savepoints/"],
+)
+def test_cancel_leads_back_to_the_page_the_reader_came_from(
+    operator: Client, job: Job, older: Savepoint, page: str
+) -> None:
+    address, path = reverse("job-restart", args=[job.pk]), page.removeprefix("http://testserver")
+    sent = f"http://testserver{path}"
+    assert operator.get(address, headers={"referer": sent}).context["back"] == path
+    kept = {"from": f"savepoint-{older.pk}", "back": path}
+    shown = operator.get(address, kept, headers={"referer": f"http://testserver{address}"})
+    assert f'<a class="button" href="{escape(path)}">Cancel</a>' in shown.content.decode()
+    links = re.findall(r'href="\?from=[^"]*back=([^"]*)"', shown.content.decode())
+    assert links
+    assert {unquote(link) for link in links} == {path}
+    refused = operator.post(address, kept | {"from": "nonsense"}, follow=True)
+    assert refused.context["back"] == path
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        *("", "https://evil.example/", "//evil.example/", "http://testserver//evil.example/", "///evil.example"),
+        *("/\\evil.example", "javascript:alert(1)", "incidents/", "?from=stop", "http://testserver:1/"),
+    ],
+)
+def test_cancel_leads_to_the_job_instead_of_another_site(operator: Client, job: Job, page: str) -> None:
+    address = reverse("job-restart", args=[job.pk])
+    assert operator.get(address, headers={"referer": page}).context["back"] == reverse("job", args=[job.pk])
+    assert operator.get(address, {"back": page}).context["back"] == reverse("job", args=[job.pk])
+    refused = operator.post(address, {"from": "nonsense", "back": page})
+    assert refused["Location"] == address
+
+
+def test_cancel_never_leads_to_the_restart_or_the_log_in(operator: Client, job: Job) -> None:
+    address = reverse("job-restart", args=[job.pk])
+    for page in (address, f"{address}?from=stop", f"{reverse('login')}?next={address}"):
+        shown = operator.get(address, headers={"referer": f"http://testserver{page}"})
+        assert shown.context["back"] == reverse("job", args=[job.pk])
 
 
 VERTICES = [

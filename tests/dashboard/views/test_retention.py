@@ -149,7 +149,7 @@ def test_the_page_names_the_runs_that_came_from_it_and_the_reader_may_see(
     run.restored_path = "file:///data/savepoint-4"
     run.save()
     page = " ".join(operator.get(reverse("savepoint", args=[oldest.pk])).content.decode().split())
-    assert f'<a href="{reverse("job", args=[copy.pk])}">run 1 of flights-copy (RUNNING)</a>' in page
+    assert f'<a href="{reverse("job", args=[copy.pk])}">run 1 of <bdi>flights-copy</bdi> (RUNNING)</a>' in page
     assert "The savepoint is kept: a run of another job was started from it." in page
 
     user = User.objects.create_user("gwen", password="pw-gwen-1", is_staff=True)

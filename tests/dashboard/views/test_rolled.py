@@ -184,7 +184,7 @@ def test_of_a_time_whose_checkpoints_are_archived_it_tells_what_roll_ups_know(
     assert after.completed > 0.9 * before.completed  # the partial hours at both ends are missing
 
 
-@pytest.mark.parametrize("name", ["durations", "sizes", "moved", "delays"])
+@pytest.mark.parametrize("name", ["durations", "sizes", "moved", "alignments", "delays"])
 def test_a_chart_of_a_long_time_says_each_hour_or_day_as_the_checkpoints_do(
     viewer: Client, job: Job, now: datetime, pipeline: Pipeline, name: str
 ) -> None:
@@ -193,7 +193,12 @@ def test_a_chart_of_a_long_time_says_each_hour_or_day_as_the_checkpoints_do(
     assert answer["rolled"]
     assert "p95 lies between the exact p93.7 and p96.3" in answer["note"]
     done = Checkpoint.objects.filter(run__job=job, status="COMPLETED")
-    highest = {"durations": "end_to_end_duration", "moved": "processed_data", "delays": "start_delay_max"}
+    highest = {
+        "durations": "end_to_end_duration",
+        "moved": "processed_data",
+        "alignments": "alignment_max",
+        "delays": "start_delay_max",
+    }
     lines = {trace["meta"]["role"]: trace for trace in answer["figure"]["data"]}
     if name in highest:
         exact = max(done.values_list(highest[name], flat=True))

@@ -112,11 +112,66 @@ def test_two_rules_of_one_kind_and_severity_are_refused_for_a_job(operator: Clie
     assert "already has a rule of this type and severity" in str(response.context["form"].errors["severity"])
 
 
+ONE_JOB = GOOD | {"scope": "job", "name": "not used"}
+
+
+def test_a_new_rule_for_one_job_by_its_name(operator: Client, job: Job) -> None:
+    page = operator.get(reverse("rule-new", args=["failed_in_window"])).content.decode()
+    assert f'<option value="{job.name}">' in page
+    response = operator.post(reverse("rule-new", args=["failed_in_window"]), ONE_JOB | {"job": job.name})
+    assert response.headers["Location"] == reverse("job-alerts", args=[job.pk])
+    rule = AlertRule.objects.get()
+    assert (rule.job, rule.name, rule.selector, rule.threshold) == (job, "", "", 5)
+    assert AuditEntry.objects.get(action="rule.change").target == f"job {job.name}"
+
+
+def test_a_job_name_of_two_clusters_needs_the_cluster(operator: Client, job: Job, now: datetime) -> None:
+    twin = make.make_job(make.make_cluster(now, "other"), job.name)
+    address = reverse("rule-new", args=["failed_in_window"])
+    refused = operator.post(address, ONE_JOB | {"job": job.name})
+    assert (refused.status_code, list(refused.context["form"].errors)) == (422, ["job"])
+    assert operator.post(address, ONE_JOB | {"job": f"other/{job.name}"}).status_code == 302
+    assert AlertRule.objects.get().job == twin
+
+
+@pytest.mark.parametrize(("typed", "told"), [("", "Enter a job."), ("nonsense", "There is no job named")])
+def test_a_missing_or_unknown_job_is_named(operator: Client, job: Job, typed: str, told: str) -> None:
+    response = operator.post(reverse("rule-new", args=["failed_in_window"]), ONE_JOB | {"job": typed})
+    assert response.status_code == 422
+    assert told in str(response.context["form"].errors["job"])
+    assert not AlertRule.objects.exists()
+
+
+def test_a_second_rule_of_a_typed_job_is_refused(operator: Client, job: Job) -> None:
+    make.make_rule(job, severity="critical")
+    response = operator.post(reverse("rule-new", args=["failed_in_window"]), ONE_JOB | {"job": job.name})
+    assert list(response.context["form"].errors) == ["severity"]
+
+
+def test_the_backtest_of_a_typed_job_replays_this_job(operator: Client, job: Job) -> None:
+    make.make_job(job.cluster, "aaa-quiet")
+    page = operator.get(reverse("rule-backtest", args=["failed_in_window"]), ONE_JOB | {"job": job.name})
+    assert page.context["subject"].name == job.name
+    assert len(page.context["scope"]) == 1
+
+
+def test_the_backtest_of_several_jobs_replays_the_job_with_the_most_incidents(operator: Client, job: Job) -> None:
+    quiet = make.make_job(job.cluster, "aaa-quiet")
+    typed = GOOD | {"name": "all", "scope": "everything", "threshold": "2", "window_s": "15 min"}
+    address = reverse("rule-backtest", args=["failed_in_window"])
+    page = operator.get(address, typed)
+    assert page.context["subject"].number == job.pk
+    assert len(page.context["replay"].bouts) == 1
+    assert f"backtest_of={job.pk}" in page.context["query"]
+    chosen = operator.get(address, typed | {"backtest_of": str(quiet.pk)})
+    assert chosen.context["subject"].number == quiet.pk
+
+
 @pytest.mark.parametrize("kind", kinds())
 def test_every_kind_has_a_form_that_saves_what_it_shows(operator: Client, job: Job, kind: str) -> None:
     address = reverse("rule-new", args=[kind])
     form = operator.get(address).context["form"]
-    shown = {name: form[name].value() for name in form.fields}
+    shown = {name: form[name].value() for name in form.fields if name != "job"}  # only a new rule offers one job
     typed = {name: value for name, value in shown.items() if value not in (None, [], False)}
     response = operator.post(address, typed)
     assert response.status_code == 302, response.context["form"].errors
@@ -201,6 +256,20 @@ def test_a_job_shows_its_rules_and_where_they_come_from(operator: Client, job: J
     assert "this job only" in page
     assert "No completed checkpoint</a> (all jobs)" in page
     assert ">Failed checkpoints</a> (all jobs)" not in page
+
+
+def test_the_pages_show_the_limit_that_a_rule_derives_for_the_job(operator: Client, job: Job) -> None:
+    config = {"interval": 5000, "timeout": 6000, "tolerable_failed_checkpoints": 100_000}
+    job.runs.update(checkpoint_config=config)
+    ensure_default_rules()
+    rule = make.make_rule(job, kind="no_completed_checkpoint", threshold=None, window_s=None)
+    for address in (reverse("job-alerts", args=[job.pk]), reverse("rule", args=[rule.pk])):
+        assert "For this job, the limit is 30 min now." in operator.get(address).content.decode()
+    job.runs.update(checkpoint_config={"interval": None, "timeout": 6000})
+    assert (
+        "For this job, the limit is not known now."
+        in operator.get(reverse("job-alerts", args=[job.pk])).content.decode()
+    )
 
 
 def test_to_override_begins_with_what_decides_now(operator: Client, job: Job) -> None:

@@ -69,6 +69,13 @@ def test_a_view_is_kept_found_again_and_removed(viewer: Client, viewer_user: Use
     assert not SavedView.objects.exists()
 
 
+def test_a_view_keeps_the_order_of_the_list(viewer: Client, viewer_user: User, jobs: list[Job]) -> None:
+    typed = {"name": "Largest", "query": "order=desc&upto=2&sort=size"}
+    page = viewer.post(reverse("view-save"), typed, follow=True).content.decode()
+    assert SavedView.objects.get(user=viewer_user).query == "sort=size&order=desc"
+    assert 'href="/?sort=size&amp;order=desc" aria-current="true">Largest</a>' in page
+
+
 @pytest.mark.parametrize(
     ("typed", "said"),
     [

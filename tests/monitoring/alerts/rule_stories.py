@@ -7,7 +7,19 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from monitoring.models import Job, Outage, OutageKind, Run, RunStateChange, Savepoint, SavepointOrigin, SavepointState
+from monitoring.models import (
+    AttemptState,
+    AuditEntry,
+    Job,
+    Outage,
+    OutageKind,
+    RestartAttempt,
+    Run,
+    RunStateChange,
+    Savepoint,
+    SavepointOrigin,
+    SavepointState,
+)
 
 HOUR, DAY = 3600, 86_400
 CONFIG = {"interval": 60_000, "timeout": 300_000, "tolerable_failed_checkpoints": 1}  # derived limit: 15 min
@@ -28,6 +40,46 @@ class Story:
         for moment in moments:
             self.ids += 1
             self.rows.failed(self.run, self.ids, self.at(moment))
+
+    def aborted(self, *moments: float) -> None:
+        """Store checkpoints that were in progress when the job stopped or restarted."""
+        for moment in moments:
+            self.ids += 1
+            self.rows.failed(self.run, self.ids, self.at(moment), "Checkpoint Coordinator is suspending.")
+
+    def stop_requested(self, moment: float, state: SavepointState = SavepointState.COMPLETED, **fields: object) -> None:
+        Savepoint.objects.create(
+            job=self.run.job,
+            run=self.run,
+            origin=SavepointOrigin.MANUAL,
+            state=state,
+            stops_job=True,
+            requested_at=self.at(moment),
+            **fields,
+        )
+
+    def cancel_requested(self, moment: float, **details: object) -> None:
+        details = details or {"run": self.run.number, "engine_job_id": self.run.engine_job_id}
+        entry = AuditEntry.objects.create(
+            actor="olga", action="job.cancel", target=f"job {self.run.job.name}", details=details
+        )
+        AuditEntry.objects.filter(pk=entry.pk).update(at=self.at(moment))
+
+    def attempt(self, began: float, ended: float, trigger: str = "manual", **fields: object) -> None:
+        """Store a restart attempt. `fields` link it to its old or its new run."""
+        defaults = {"engine_job_id": "a" * 32, "state": AttemptState.SUCCEEDED, "reason": ""}
+        RestartAttempt.objects.create(
+            job=self.run.job,
+            epoch=self.run.job.restart_attempts.count() + 1,
+            trigger=trigger,
+            created_at=self.at(began),
+            ended_at=self.at(ended),
+            deadline_at=self.at(ended),
+            **{**defaults, **fields},
+        )
+
+    def configured(self, **config: int) -> None:
+        Run.objects.filter(pk=self.run.pk).update(checkpoint_config=CONFIG | config)
 
     def completed(self, *moments: float, **figures: int) -> None:
         for moment in moments:

@@ -1,5 +1,5 @@
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from django.db import connection
@@ -205,7 +205,7 @@ def test_the_rules_of_an_unreachable_cluster_are_frozen_and_move_on(rows, run, r
     later = now + timedelta(hours=1)
     assert (
         str(evaluate_due(later))
-        == "No incident changed; 0 rules evaluated; 1 frozen because their cluster does not answer."
+        == "No incident changed; 0 rules evaluated; 1 frozen because its cluster does not answer."
     )
 
     assert Incident.objects.get().state == IncidentState.OPEN
@@ -566,6 +566,57 @@ def test_a_flapping_rule_is_one_incident_that_says_so(rows, run, job, only_own_r
     assert flapping.state == IncidentState.OPEN
     assert flapping.sentence_value.code is AlertReason.FLAPPING
     assert flapping.sentence.startswith("flights-by-route is flapping: opened 3 times within 1 h. ")
+
+
+def test_a_flapping_incident_without_a_problem_says_since_when(rows, run, job, only_own_rules, now, later):
+    AlertRule.objects.create(job=job, threshold=1, window_s=60, check_every_s=5, flap_opens=3)
+    evaluate_due(now)
+    for number in range(1, 4):
+        rows.failed(run, number, later(100 * number))
+    evaluate_due(later(310))
+    flapping = Incident.objects.get(state=IncidentState.OPEN)
+    assert flapping.sentence_value.code is AlertReason.FLAPPING
+
+    evaluate_due(later(500))
+    flapping.refresh_from_db()
+    assert flapping.state == IncidentState.OPEN
+    calm = flapping.sentence_value
+    assert calm.code is AlertReason.FLAPPING_CALM
+    assert (calm.args["opens"], calm.args["window"]) == (3, 3600)
+    assert later(300) < datetime.fromisoformat(calm.args["since"]) <= later(500)
+
+    evaluate_due(later(900))  # a sentence with an instant does not change with each evaluation
+    flapping.refresh_from_db()
+    assert flapping.sentence_value == calm
+    assert [event.kind for event in flapping.events.all()] == ["opened", "changed"]
+
+    rows.failed(run, 4, later(1000))
+    evaluate_due(later(1010))
+    flapping.refresh_from_db()
+    assert flapping.sentence_value.code is AlertReason.FLAPPING
+
+
+def test_a_flapping_incident_of_a_level_is_true_again_when_the_problem_returns(rows, run, job, only_own_rules, later):
+    rule = AlertRule.objects.create(job=job, kind="end_to_end_duration", threshold=1000, check_every_s=5, flap_opens=1)
+
+    def completed(number, seconds, took):
+        rows.checkpoint(
+            run, number, triggered_at=later(seconds - 1), latest_ack_at=later(seconds), end_to_end_duration=took
+        )
+
+    codes = []
+    for number, took in enumerate((2000, 500, 2000, 2000), start=1):
+        completed(number, 60 * number, took)
+        evaluate_due(later(60 * number + 5))
+        evaluate_due(later(60 * number + 15))
+        codes.append(Incident.objects.get(rule=rule).sentence_value.code)
+
+    assert codes == [
+        AlertReason.FLAPPING,
+        AlertReason.FLAPPING_CALM,
+        AlertReason.FLAPPING,
+        AlertReason.FLAPPING,
+    ]
 
 
 def test_what_is_missing_proves_nothing_while_nobody_asks_the_cluster(rows, run, job, only_own_rules, now, later):

@@ -12,11 +12,15 @@ import pytest
 from monitoring.alerts.backtest import Watched, replay
 from monitoring.alerts.defaults import ensure_default_rules
 from monitoring.alerts.evaluation import evaluate_due
+from monitoring.alerts.gathering.ages import LIMIT
+from monitoring.alerts.gathering.query import select
+from monitoring.alerts.gathering.runs import runs_of
 from monitoring.alerts.kinds import kinds
 from monitoring.alerts.kinds.base import Subject
+from monitoring.alerts.kinds.no_completed_checkpoint import derived_limit_s
 from monitoring.alerts.memory import WAYMARK
 from monitoring.alerts.scope import watch_of
-from monitoring.models import AlertRule, Cluster, Incident, IncidentEvent, OutageKind, SavepointState
+from monitoring.models import AlertRule, Cluster, Incident, IncidentEvent, OutageKind, Run, SavepointState
 from monitoring.reasons.reason import Reason, render
 from tests.monitoring.alerts.rule_stories import CONFIG, DAY, HOUR, Case, Story, in_minutes
 
@@ -97,6 +101,78 @@ CASES = [
         {"threshold": 3, "parameters": {"since": "2026-11-21"}},
     ),
     Case(
+        "failed_in_window",
+        "a requested stop with a savepoint aborts one that does not count",
+        lambda s: (s.failed(100, 200), s.stop_requested(290), s.aborted(300)),
+        [],
+    ),
+    Case(
+        "failed_in_window",
+        "an abort without a request counts",
+        lambda s: (s.failed(100, 200), s.aborted(300)),
+        [(300, 1000)],
+    ),
+    Case(
+        "failed_in_window",
+        "a failure for another reason counts in spite of a request",
+        lambda s: (s.failed(100, 200), s.stop_requested(290), s.failed(300)),
+        [(300, 1000)],
+    ),
+    Case(
+        "failed_in_window",
+        "an abort after a failed stop counts",
+        lambda s: (
+            s.failed(100, 200),
+            s.stop_requested(210, SavepointState.FAILED, deadline_at=s.at(250)),
+            s.aborted(300),
+        ),
+        [(300, 1000)],
+    ),
+    Case(
+        "failed_in_window",
+        "a requested restart aborts one that does not count",
+        lambda s: (s.failed(100, 200), s.attempt(290, 400, old_run=s.run), s.aborted(300)),
+        [],
+    ),
+    Case(
+        "failed_in_window",
+        "an abort after the restart counts",
+        lambda s: (s.failed(100, 200), s.attempt(210, 250, old_run=s.run), s.aborted(300)),
+        [(300, 1000)],
+    ),
+    Case(
+        "failed_in_window",
+        "an abort right before an automatic restart counts",
+        lambda s: (s.failed(100, 200), s.aborted(300), s.attempt(302, 400, "automatic", old_run=s.run)),
+        [(300, 1000)],
+    ),
+    Case(
+        "failed_in_window",
+        "a requested cancellation aborts one that does not count",
+        lambda s: (s.failed(100, 200), s.cancel_requested(299), s.aborted(300)),
+        [],
+    ),
+    Case(
+        "failed_in_window",
+        "the cancellation of another run excuses none",
+        lambda s: (s.failed(100, 200), s.cancel_requested(299, run=7, engine_job_id="7" * 32), s.aborted(300)),
+        [(300, 1000)],
+    ),
+    Case(
+        "failed_in_total",
+        "aborted on request ones do not count",
+        lambda s: (s.failed(100), s.stop_requested(190), s.aborted(200)),
+        [],
+        {"threshold": 2},
+    ),
+    Case(
+        "consecutive_failures",
+        "aborted on request ones do not count and do not end the row",
+        lambda s: (s.failed(10, 20), s.attempt(25, 35, old_run=s.run), s.aborted(30), s.failed(60)),
+        [(60, None)],
+        {"threshold": 3},
+    ),
+    Case(
         "consecutive_failures",
         "a completed one in between starts anew",
         lambda s: (s.failed(10, 20), s.completed(30), s.failed(40, 50)),
@@ -123,6 +199,18 @@ CASES = [
         "derived: max(interval, timeout) × (tolerable + 2)",
         lambda s: s.completed(100, 1000, 1900.001),
         [(1900, 1900.001), (2800.001, None)],
+    ),
+    Case(
+        "no_completed_checkpoint",
+        "derived: at most 10 × the longer of interval and timeout",
+        lambda s: s.configured(tolerable_failed_checkpoints=100_000),
+        [(3000, None)],
+    ),
+    Case(
+        "no_completed_checkpoint",
+        "derived: 30 min if 10 × the longer of interval and timeout is less",
+        lambda s: s.configured(interval=5000, timeout=6000, tolerable_failed_checkpoints=100_000),
+        [(1800, None)],
     ),
     Case(
         "no_completed_checkpoint", "one in time keeps it quiet", lambda s: s.completed(*range(100, HOUR + 1, 899)), []
@@ -385,6 +473,30 @@ CASES = [
         [(300, 700)],
         {"threshold": 3, "window_s": 600},
     ),
+    Case(
+        "restart_loop",
+        "a restart that a person requests does not count",
+        lambda s: (
+            s.restarts(100, 200),
+            s.ends(250, "CANCELED"),
+            s.starts_again(300),
+            s.attempt(240, 350, engine_job_id=s.run.engine_job_id),
+        ),
+        [],
+        {"threshold": 3, "window_s": 600},
+    ),
+    Case(
+        "restart_loop",
+        "an automatic restart counts",
+        lambda s: (
+            s.restarts(100, 200),
+            s.ends(250, "FAILED"),
+            s.starts_again(300),
+            s.attempt(260, 350, "automatic", new_run=s.run, engine_job_id=s.run.engine_job_id),
+        ),
+        [(300, 700)],
+        {"threshold": 3, "window_s": 600},
+    ),
     Case("restart_loop", "one less is none", lambda s: s.restarts(100, 200), [], {"threshold": 3, "window_s": 600}),
     Case(
         "data_loss_risk",
@@ -488,6 +600,26 @@ def test_the_backtest_finds_the_same(case: Case, story: Story, rows) -> None:
     replayed = replay(watch_of(rule), subject_of(case, story), rows.now, story.at(case.until))
 
     assert [seconds(rows.now, bout.opened_at, bout.closed_at) for bout in replayed.bouts] == case.expected
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"interval": None},
+        {"interval": 2**63 - 1, "timeout": 600_000},
+        {"interval": 60_000, "timeout": 300_000, "tolerable_failed_checkpoints": 1},
+        {"interval": 600_000, "timeout": 1000},
+        {"interval": 5000, "timeout": 6000, "tolerable_failed_checkpoints": 100_000},
+        {"interval": 3_600_000, "timeout": 600_000, "tolerable_failed_checkpoints": 2**31 - 1},
+        {"interval": 1000, "timeout": 600_000, "tolerable_failed_checkpoints": -1},
+    ],
+)
+def test_the_derived_limit_is_the_same_in_sql(config: dict[str, int | None], story: Story) -> None:
+    Run.objects.filter(pk=story.run.pk).update(checkpoint_config=config)
+    ((in_sql,),) = select(f"SELECT {LIMIT} FROM monitoring_run r", {"set": None, "derived": True})
+    ((run,),) = runs_of([story.run.job_id], story.at(0)).values()
+    assert in_sql == derived_limit_s(run)
 
 
 def subject_of(case: Case, story: Story) -> Watched:

@@ -110,6 +110,6 @@ def test_a_day_without_hours_is_computed_from_all_its_checkpoints(rows, spark, r
     assert forget(rows.now).done
     Checkpoint.objects.filter(checkpoint_id=2).update(end_to_end_duration=7)
     rows.failed(owner, 100, rows.ago(60 * 86_400 + 9 * 3600), "Disk full: /dev/sda")
-    job.go_on()
+    job.next_attempt()
     eventually("an exact day", lambda: _run(spark, rollups, dsn_file, tmp_path / "a") or not differences(86_400))
     assert not Rollup.objects.filter(seconds=3600).exists()

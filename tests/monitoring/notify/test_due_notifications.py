@@ -136,7 +136,7 @@ def test_with_the_limit_reached_everything_waits_until_a_message_is_free_again(r
     _, second = fail(2, now + 2 * MINUTE)
     tick(now + 3 * MINUTE)
     assert told() == [("opened", 1)]
-    assert why(second) == ("waiting", "the channel's limit of 1 messages in 10 min is reached")
+    assert why(second) == ("waiting", "the channel's limit of 1 message in 10 min is reached")
     tick(now + 11 * MINUTE)
     assert told() == [("opened", 1), ("opened", 2)]
 
@@ -386,7 +386,7 @@ def test_acknowledging_several_leaves_out_what_moved_on(channel, fail, now):
     _, second = fail(2)
     recover(second, now)
     found = list(Incident.objects.all())
-    assert lifecycle.acknowledge_all(found, "olga", "on it", now) == 1
+    assert lifecycle.for_each(found, lambda each: lifecycle.acknowledge(each, "olga", "on it", now)) == 1
     assert set(Incident.objects.values_list("state", F("acknowledged_by"))) == {
         ("acknowledged", "olga"),
         ("resolved", ""),

@@ -31,7 +31,7 @@ OPENED, RESOLVED, REPEAT, ESCALATION, WOKEN = (
         (REPEAT, OP, Go), (REPEAT, AC, Drop), (REPEAT, SN, Drop), (REPEAT, RE, Drop),
         (ESCALATION, OP, Go), (ESCALATION, AC, Drop), (ESCALATION, SN, Drop), (ESCALATION, RE, Drop),
         (WOKEN, OP, Go), (WOKEN, AC, Go), (WOKEN, SN, Drop), (WOKEN, RE, Drop),
-        (RESOLVED, RE, Go),
+        (RESOLVED, RE, Go), (RESOLVED, OP, Drop), (RESOLVED, AC, Drop), (RESOLVED, SN, Drop),
     ],
 )  # fmt: skip
 def test_by_the_incidents_state(reason, state, expected):

@@ -56,7 +56,8 @@ def test_polls_go_on_when_the_database_was_away(engine, cluster, polling, caplog
         eventually("it is noticed", lambda: noticed)
         job.add(2)
     eventually("the next checkpoint", lambda: stored(2))
-    assert "Traceback" not in caplog.text
+    # py4j, which another test of this process may have used, logs its lost connections under this name.
+    assert not [record for record in caplog.records if record.exc_info and record.name != "root"]
 
 
 def test_a_poller_that_ends_leaves_nothing_claimed(engine, cluster, polling):

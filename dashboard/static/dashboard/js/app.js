@@ -1,21 +1,27 @@
 // The script of every page: it starts the refresh of live parts, relative times, the theme and expandable tables.
 import { chooseAll } from "./choosing.js";
+import { selectTwo } from "./comparing.js";
 import { keepTimesTrue } from "./times.js";
+import { sendOffsets } from "./moments.js";
 import { expandable } from "./tables.js";
 import { themeSwitch } from "./theme.js";
 import { startCopying } from "./copy.js";
 import { closeMenus } from "./menu.js";
+import { expireMessages } from "./messages.js";
 import { beat, goOnBelow, keepFocus, keepInput, keepOpen, keepScrolled } from "./live.js";
 import { palette } from "./palette.js";
 import { keepSession } from "./session.js";
 import { becomeThePageItWasSentFrom, sendOnce } from "./sending.js";
 
 keepTimesTrue();
+sendOffsets();
 themeSwitch(document.getElementById("theme"));
 expandable(document);
 startCopying();
 closeMenus();
+expireMessages();
 chooseAll(document);
+selectTwo(document.getElementById("compare"));
 keepOpen();
 keepScrolled();
 keepFocus();

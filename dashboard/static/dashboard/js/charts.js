@@ -1,4 +1,5 @@
 // Draw the figures that the server builds. Their traces have roles, and each role gets the colour of the page here.
+import { withOffset } from "./moments.js";
 import { sessionIsOver } from "./session.js";
 
 const RENEW_MS = 10000;
@@ -54,6 +55,24 @@ function draw(chart) {
   if (chart.zooms) return;
   chart.zooms = true;
   chart.on("plotly_relayout", zoom);
+  chart.on("plotly_hover", (event) => chart.toggleAttribute("data-linked", Boolean(checkpointOf(chart, event))));
+  chart.on("plotly_unhover", () => chart.removeAttribute("data-linked"));
+  chart.on("plotly_click", (event) => openCheckpoint(chart, event));
+}
+
+// The key of the checkpoint nearest to the pointer. Points of roll-ups have none.
+function checkpointOf(chart, { points, event }) {
+  const left = chart.querySelector(".nsewdrag").getBoundingClientRect().left;
+  const distance = (point) => Math.abs(point.xaxis.d2p(point.x) - (event.clientX - left));
+  return points.filter((point) => point.customdata).sort((a, b) => distance(a) - distance(b))[0]?.customdata;
+}
+
+function openCheckpoint(chart, event) {
+  const key = checkpointOf(chart, event);
+  if (!key || !chart.dataset.checkpoint) return;
+  const address = chart.dataset.checkpoint.replace("/0/", `/${key}/`);
+  if (event.event.ctrlKey || event.event.metaKey) window.open(address, "_blank", "noopener");
+  else location.assign(address);
 }
 
 // Load the page with the selected time range, so that its tiles, its other charts and its URL use this range.
@@ -62,8 +81,8 @@ function zoom(change) {
   if (!since || !until) return;
   const address = new URL(location.href);
   address.searchParams.delete("range");
-  address.searchParams.set("since", since.slice(0, 19).replace(" ", "T"));
-  address.searchParams.set("until", until.slice(0, 19).replace(" ", "T"));
+  address.searchParams.set("since", withOffset(since, "since"));
+  address.searchParams.set("until", withOffset(until, "until"));
   location.assign(address);
 }
 

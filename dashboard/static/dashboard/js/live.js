@@ -122,11 +122,11 @@ export function goOnBelow() {
   let rows = null;
   const more = (detail) => detail.requestConfig?.elt.id === "more";
   document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
-    if (more(detail)) rows = document.activeElement?.id === "more" ? detail.target.querySelectorAll("tbody tr").length : null;
+    if (more(detail)) rows = document.activeElement?.id === "more" ? detail.target.querySelectorAll("tbody tr:not(.group-row)").length : null;
   });
   document.body.addEventListener("htmx:afterSettle", ({ detail }) => {
     if (!more(detail) || rows === null) return;
-    detail.target.querySelectorAll("tbody tr")[rows]?.querySelector("a[id]")?.focus({ preventScroll: true });
+    detail.target.querySelectorAll("tbody tr:not(.group-row)")[rows]?.querySelector("a[id]")?.focus({ preventScroll: true });
     rows = null;
   });
 }

@@ -1,4 +1,4 @@
-// The page of a rule: a suggested value is copied to its field, and the labels are shown only if the scope needs them.
+// The page of a rule: a suggested value is copied to its field, and only the fields that the scope needs are shown.
 const form = document.getElementById("rule-form");
 
 document.addEventListener("click", ({ target }) => {
@@ -10,10 +10,13 @@ document.addEventListener("click", ({ target }) => {
   field.focus();
 });
 
-function showLabels() {
-  const field = form.elements.selector?.closest(".field");
-  const chosen = form.querySelector("input[name=scope]:checked");
-  if (field) field.hidden = chosen?.value !== "selector";
+function showScope() {
+  const scope = form.querySelector("input[name=scope]:checked")?.value;
+  const needed = { selector: scope === "selector", job: scope === "job", name: scope !== "job" };
+  for (const [name, isNeeded] of Object.entries(needed)) {
+    const field = form.elements[name]?.closest(".field");
+    if (field) field.hidden = !isNeeded;
+  }
 }
-form?.addEventListener("change", showLabels);
-showLabels();
+form?.addEventListener("change", showScope);
+showScope();

@@ -5,10 +5,15 @@ export function keepTimesTrue() {
   setInterval(() => renew(Date.now() + skew), 1000);
 }
 
+// When the run that the page shows ended (milliseconds). From then on, ages within [data-of-run] no longer change.
+let runEnded = null;
+
 function renew(now) {
+  runEnded ??= Date.parse(document.querySelector("[data-run-ended]")?.dataset.runEnded ?? "") || null;
   for (const element of document.querySelectorAll("time[data-ago], time[data-age], time[data-until]")) {
     const at = Date.parse(element.dateTime);
-    const text = words(element, (now - at) / 1000);
+    const until = runEnded !== null && element.closest("[data-of-run]") ? Math.min(now, runEnded) : now;
+    const text = words(element, (until - at) / 1000);
     if (element.textContent !== text) element.textContent = text;
   }
 }

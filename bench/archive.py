@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from statistics import median
+
+import psutil
 
 from bench.checkpoint_rows import Size, fill
 from bench.figures import Figure
@@ -48,11 +54,12 @@ def _of_a_week() -> list[Figure]:
         settings.ARCHIVE = directory
         spark.range(1).count()
         began = time.perf_counter()
-        files = [
-            file
-            for piece in pieces
-            for file in mover.move(piece.month, piece.partition, [day_range(day) for day in piece.days])
-        ]
+        with _peak_memory() as memory:
+            files = [
+                file
+                for piece in pieces
+                for file in mover.move(piece.month, piece.partition, [day_range(day) for day in piece.days])
+            ]
         took = time.perf_counter() - began
         set_state(files, ArchivedState.LIVE, WorkReason.MONTH_CHANGED(month=week.start.date()))
         rows = sum(file.rows for file in files)
@@ -63,8 +70,34 @@ def _of_a_week() -> list[Figure]:
         Figure("a row in PostgreSQL, its indexes included", week.size / rows, "bytes"),
         Figure("PostgreSQL's size in that of the archive", week.size / archived, "times", 10, at_most=False),
         Figure("written and compared by Spark, on two cores", rows / took, "rows/s"),
+        Figure("the most memory of the process and its Spark meanwhile", max(memory) / 2**20, "MiB"),
         Figure(f"the newest page of a job's archived checkpoints (median of {PROBES})", median(reads), "ms"),
     ]
+
+
+@contextmanager
+def _peak_memory() -> Iterator[list[int]]:
+    """Yield a list that gets the memory (PSS, bytes) of this process, Spark's JVM and its workers, again and again."""
+    found, ended = list[int](), threading.Event()
+
+    def look() -> None:
+        while not ended.wait(0.5):
+            found.append(sum(map(_memory, [this, *this.children(recursive=True)])))
+
+    this, looking = psutil.Process(), threading.Thread(target=look)
+    looking.start()
+    try:
+        yield found
+    finally:
+        ended.set()
+        looking.join()
+
+
+def _memory(process: psutil.Process) -> int:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        if process.name().startswith(("python", "java")):  # not PostgreSQL
+            return int(process.memory_full_info().pss)
+    return 0
 
 
 def _ms(run: int) -> float:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from django.conf import settings
@@ -17,6 +19,7 @@ from checkpointing.jobs.launching.deployment import MASTER
 from monitoring.history import packing
 from monitoring.history.archive import location
 from monitoring.history.archive.kinds import KINDS
+from monitoring.history.catalogue import WHOLE_DAY
 from monitoring.models import ArchivedFile, ArchivedKind, ArchivedState
 from monitoring.reasons.reason import Reason
 
@@ -24,8 +27,9 @@ _ROWS = """
 SELECT {columns} FROM {partition} k {joins} WHERE j.cluster_id = {cluster} AND k.{key} >= %s AND k.{key} < %s
 """
 _RANGE = "SELECT count(*) FROM {partition} k {joins} WHERE j.cluster_id = %s AND k.{key} >= %s AND k.{key} < %s"
-
-WHOLE_DAY = timedelta(days=1)
+_FIGURES = (
+    "rows", "size", "sha256", "footer_sha256", "least_id", "greatest_id", "since", "until", "runs", "rows_by_run",
+)  # fmt: skip
 Slice = tuple[datetime, datetime]
 
 
@@ -66,11 +70,15 @@ class Mover:
     def _spark(self) -> Any:
         from checkpointing.state_reading.session import existing_or_new_session
 
-        # Spark's Python workers import this package.
+        # Spark's Python workers import this package. Those of a cluster get it as a file.
         path = [str(settings.BASE_DIR), os.environ.get("PYTHONPATH")]
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
-        configuration = {MASTER: settings.SPARK_MASTER} if settings.SPARK_MASTER else {}
-        return self._stack.enter_context(existing_or_new_session(None, configuration))
+        if not settings.SPARK_MASTER:
+            return self._stack.enter_context(existing_or_new_session(None))
+        directory = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="waymark-archive-")))
+        spark = self._stack.enter_context(existing_or_new_session(None, {MASTER: settings.SPARK_MASTER}))
+        spark.sparkContext.addPyFile(str(packing.pack_for_executors(directory / "waymark_archive.zip")))
+        return spark
 
     def move(
         self, month: Month, partition: str, slices: Sequence[Slice], replaced: Sequence[ArchivedFile] = ()
@@ -107,7 +115,7 @@ class Mover:
                 paths=[file.path for file in listed],
             ),
         )
-        return _noted(listed, {each.path: each for each in written})
+        return _noted(listed, written)
 
     def rolled_up(
         self, files: Sequence[ArchivedFile], runs: Mapping[int, int], days: Sequence[tuple[int, date]]
@@ -154,28 +162,11 @@ def _listed(month: Month, directory: str, number: int) -> list[ArchivedFile]:
     )  # fmt: skip
 
 
-def _noted(listed: Sequence[ArchivedFile], written: Mapping[str, Any]) -> list[ArchivedFile]:
+def _noted(listed: Sequence[ArchivedFile], written: Mapping[str, Mapping[str, Any]]) -> list[ArchivedFile]:
     """Store the figures of the written files, and return these. A range of the order may be without rows."""
     files = [file for file in listed if file.path in written]
     for file in files:
-        found = written[file.path]
-        file.rows, file.size, file.sha256, file.footer_sha256 = (
-            found.rows, found.size, found.sha256, found.footer_sha256,
-        )  # fmt: skip
-        file.least_id, file.greatest_id = found.least_id, found.greatest_id
-        file.since, file.until = found.since, found.last + timedelta(microseconds=1)
-        file.runs, file.rows_by_run = list(found.runs), list(found.runs.values())
-    names = (
-        "rows",
-        "size",
-        "sha256",
-        "footer_sha256",
-        "least_id",
-        "greatest_id",
-        "since",
-        "until",
-        "runs",
-        "rows_by_run",
-    )
-    ArchivedFile.objects.bulk_update(files, names)
+        for name in _FIGURES:
+            setattr(file, name, written[file.path][name])
+    ArchivedFile.objects.bulk_update(files, _FIGURES)
     return files

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
 
 from django.db import connection, transaction
 from django.db.models import Count, Sum
@@ -73,20 +74,26 @@ def take_up(mover: Mover, is_time_left: Callable[[], bool]) -> list[Reason]:
 
 
 def late_months(days: Collection[date]) -> list[Late]:
-    """Return the archived months of these days, oldest first. The pipeline processes late rows of other days."""
+    """Return the archived months of these days, oldest first. The pipeline processes late rows of other months.
+
+    A day without files may get late rows, too, because merged files cover such days. A day whose files were removed is
+    left out.
+    """
     found: dict[Month, Late] = {}
     with connection.cursor() as cursor:
         cursor.execute(_CLUSTERS, [list(days)])
         for cluster, day in cursor.fetchall():
             month = Month(ArchivedKind.CHECKPOINTS, cluster, day.replace(day=1))
-            if month.files.filter(**_on(day), state=ArchivedState.LIVE).exists():
+            has_files = month.files.filter(state=ArchivedState.LIVE).exists()
+            if has_files and not month.files.filter(**_removed(day)).exists():
                 found.setdefault(month, Late(month)).days.add(day)
     return sorted(found.values(), key=lambda late: (late.month.month, late.month.cluster_id))
 
 
-def _on(day: date) -> dict[str, datetime]:
+def _removed(day: date) -> dict[str, Any]:
+    """Return the condition of removed files that had rows of the day."""
     since, until = day_range(day)
-    return {"since__lt": until, "until__gt": since}
+    return {"since__lt": until, "until__gt": since, "state__in": (ArchivedState.EXPIRED, ArchivedState.REMOVED)}
 
 
 def steps(late: Late, mover: Mover) -> Iterator[str]:

@@ -10,9 +10,8 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, TypeVar
 
@@ -71,38 +70,27 @@ class Move:
     paths: Sequence[str]
 
 
-@dataclass
-class Written:
-    """A new file. `since` and `last` are the first and the last time of its rows; `runs`: run -> its number of rows."""
+def carry_out(spark: SparkSession, dsn_file: str, move: Move) -> dict[str, dict[str, Any]]:
+    """Write the files, compare their rows with those of a second reading, and describe each file by its path.
 
-    path: str
-    size: int
-    sha256: str
-    footer_sha256: str
-    rows: int = 0
-    least_id: int = 0
-    greatest_id: int = 0
-    since: datetime | None = None
-    last: datetime | None = None
-    runs: Counter[int] = field(default_factory=Counter)
-
-
-def carry_out(spark: SparkSession, dsn_file: str, move: Move) -> list[Written]:
-    """Write the files, compare their rows with those of a second reading, and return them. Raises MoveFailed."""
+    A description has the columns of _FILES and of `_described`. Raises MoveFailed.
+    """
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", ROWS_A_GROUP)
     try:
         rows = _rows_of(spark, dsn_file, move)
         number = len(move.paths)
         parts = rows.repartitionByRange(number, *move.order) if number > 1 else rows.coalesce(1)
         stored = parts.sortWithinPartitions(*move.order).mapInArrow(_writer(move), _FILES).collect()
-        files = {row["path"]: Written(**row.asDict()) for row in stored}
-        found = _described(spark, move, files)
+        files = {row["path"]: row.asDict() for row in stored}
+        described = _described(spark, move, {path: file["sha256"] for path, file in files.items()})
         wanted = _digest(_rows_of(spark, dsn_file, move), move.schema)
     except (PySparkException, Py4JError) as error:
         lines = _ERROR.findall(str(error))
         raise MoveFailed(lines[0] if lines else str(error)) from error
+    found = sum(each["rows"] for each in described), sum(int(each["hashes"]) for each in described)
     if found != wanted:
         raise MoveFailed(f"{move.paths[0]}: {found[0]:,} rows were written, and now there are {wanted[0]:,} or others")
-    return list(files.values())
+    return {each["path"]: {**files[each["path"]], **each} for each in described}
 
 
 def rolled_up(
@@ -191,9 +179,9 @@ def _writer(move: Move) -> Callable[[Batches], Batches]:
             column_encoding=dict(move.encodings), write_page_checksum=True, store_schema=False,
         ) as file:  # fmt: skip
             rows = 0
-            for table in _groups(batches, move.schema):
-                file.write_table(table, row_group_size=ROWS_A_GROUP)
-                rows += table.num_rows
+            for batch in batches:
+                file.write_batch(batch.cast(move.schema))
+                rows += batch.num_rows
         if rows:
             content = body.getvalue()
             path = move.paths[TaskContext.get().partitionId()]
@@ -204,19 +192,6 @@ def _writer(move: Move) -> Callable[[Batches], Batches]:
             yield pa.record_batch([pa.array([each]) for each in row], ["path", "size", "sha256", "footer_sha256"])
 
     return write
-
-
-def _groups(batches: Batches, schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield the same rows in tables of ROWS_A_GROUP."""
-    waiting: list[pa.RecordBatch] = []
-    for batch in batches:
-        waiting.append(batch)
-        if sum(each.num_rows for each in waiting) >= ROWS_A_GROUP:
-            table = pa.Table.from_batches(waiting).cast(schema)
-            yield table.slice(0, ROWS_A_GROUP)
-            waiting = table.slice(ROWS_A_GROUP).to_batches()
-    if rest := [each for each in waiting if each.num_rows]:
-        yield pa.Table.from_batches(rest).cast(schema)
 
 
 def footer_sha256(content: bytes) -> str:
@@ -237,36 +212,36 @@ def _read(spark: SparkSession, root: str, schema: pa.Schema, files: Mapping[str,
                 raise OSError(f"{root}/{path} does not have the content that was written")
             with pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True) as file:
                 for batch in file.iter_batches(ROWS_A_GROUP):
-                    for part in pa.Table.from_batches([batch]).cast(schema).to_batches():
-                        yield part.append_column("path", pa.repeat(path, part.num_rows))
+                    yield batch.cast(schema).append_column("path", pa.repeat(path, batch.num_rows))
 
     return _tasks(spark, known).mapInArrow(read, f"{spark_schema(schema)}, path string")
 
 
-def _described(spark: SparkSession, move: Move, files: Mapping[str, Written]) -> tuple[int, int]:
-    """Fill in the figures of the files from their rows, which are read back, and return the digest of all rows."""
-    hashed = _read(spark, move.root, move.schema, {path: file.sha256 for path, file in files.items()})
-    run = sf.col("run_id") if "run_id" in move.schema.names else sf.lit(None)
-    grouped = hashed.groupBy("path", run.alias("run")).agg(
+def _described(spark: SparkSession, move: Move, files: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Read the files back and describe the rows of each: their number, `hashes`, keys, times, and numbers by run.
+
+    `until` is right after the last time.
+    """
+    run = sf.col("run_id") if "run_id" in move.schema.names else sf.lit(None).cast("long")
+    by_run = _read(spark, move.root, move.schema, files).groupBy("path", run.alias("run")).agg(
         sf.count("*").alias("rows"),
+        _sum_of_hashes(move.schema).alias("hashes"),
         sf.min("id").alias("least_id"),
         sf.max("id").alias("greatest_id"),
         sf.min(move.time).alias("since"),
         sf.max(move.time).alias("last"),
-        _sum_of_hashes(move.schema).alias("hashes"),
+    )  # fmt: skip
+    found = by_run.groupBy("path").agg(
+        sf.sum("rows").alias("rows"),
+        sf.sum("hashes").alias("hashes"),
+        sf.min("least_id").alias("least_id"),
+        sf.max("greatest_id").alias("greatest_id"),
+        sf.min("since").alias("since"),
+        sf.timestamp_micros(sf.unix_micros(sf.max("last")) + 1).alias("until"),
+        sf.collect_list("run").alias("runs"),
+        sf.collect_list(sf.when(sf.col("run").isNotNull(), sf.col("rows"))).alias("rows_by_run"),
     )
-    count = total = 0
-    for row in grouped.toArrow().to_pylist():
-        file = files[row["path"]]
-        file.least_id = min(file.least_id or row["least_id"], row["least_id"])
-        file.greatest_id = max(file.greatest_id, row["greatest_id"])
-        file.since = min(file.since or row["since"], row["since"])
-        file.last = max(file.last or row["last"], row["last"])
-        file.rows += row["rows"]
-        if row["run"] is not None:
-            file.runs[row["run"]] += row["rows"]
-        count, total = count + row["rows"], total + int(row["hashes"])
-    return count, total
+    return list(found.toArrow().to_pylist())
 
 
 def _digest(rows: DataFrame, schema: pa.Schema) -> tuple[int, int]:

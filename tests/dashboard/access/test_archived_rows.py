@@ -22,6 +22,7 @@ from tests.monitoring.history.archive_rows import TOLD, advance, fill
 from tests.monitoring.history.conftest import Pipeline, archive, dsn_file, old, pipeline
 
 __all__ = ["archive", "dsn_file", "old", "pipeline"]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 
 @dataclass(frozen=True)

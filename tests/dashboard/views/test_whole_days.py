@@ -16,6 +16,7 @@ from tests.monitoring.history.archive_rows import NOW, OLD, TOLD, advance, fill
 from tests.monitoring.history.conftest import Pipeline, archive, dsn_file, old, pipeline
 
 __all__ = ["archive", "dsn_file", "old", "pipeline"]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 SAID = "Only whole UTC days are shown: hourly roll-ups are kept for 45 days."
 # Sixty checkpoints from noon on 13 August, of which six failed: 33 completed on the 13th and 21 on the 14th.
 PART = {"since": (OLD + timedelta(hours=2)).isoformat(), "until": (OLD + timedelta(hours=4)).isoformat()}

@@ -107,6 +107,19 @@ def test_a_job_of_which_the_day_had_nothing_is_counted(old: Rows, twins) -> None
     assert quantiles(run.job, OLD - SECOND, OLD + 6 * SECOND).counts["completed"] == 1
 
 
+def test_a_row_of_a_day_without_files_is_archived_because_files_of_other_days_may_cover_it_later(
+    old: Rows, pipeline: Pipeline, twins
+) -> None:
+    run = twins[0]
+    for days in (2, 3):
+        at = OLD + timedelta(days=days)
+        old.checkpoint(run, 6000 + days, triggered_at=at, end_to_end_duration=days, final=True)
+        pipeline.run()
+        assert advance() == TAKEN
+    part = quantiles(run.job, OLD + timedelta(days=2, minutes=-10), OLD + timedelta(days=2, minutes=10))
+    assert (part.counts["completed"], part.total) == (1, 2)
+
+
 @pytest.mark.nightly
 def test_killed_before_each_step_it_is_counted_once_and_never_half(
     old: Rows, pipeline: Pipeline, archive: Path, twins

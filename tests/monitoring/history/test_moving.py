@@ -28,19 +28,6 @@ def test_rows_that_differ_only_in_which_value_is_missing_have_different_hashes(s
     assert len(digests) == len(rows)
 
 
-def test_groups_have_the_same_rows_whatever_the_batches_are() -> None:
-    schema = pa.schema([("n", pa.int64())])
-    sizes = [1, 0, moving.ROWS_A_GROUP - 1, 7, 2 * moving.ROWS_A_GROUP + 3]
-    first = [sum(sizes[:place]) for place in range(len(sizes))]
-    batches = [
-        pa.record_batch([pa.array(range(start, start + size), pa.int64())], schema=schema)
-        for start, size in zip(first, sizes, strict=True)
-    ]
-    groups = list(moving._groups(iter(batches), schema))
-    assert pa.concat_tables(groups)["n"].to_pylist() == list(range(sum(sizes)))
-    assert {group.num_rows for group in groups[:-1]} == {moving.ROWS_A_GROUP}
-
-
 def moved(mover: Mover) -> list[ArchivedFile]:
     piece = spans.pieces_of(spans.due(NOW)[0])[0]
     return mover.move(piece.month, piece.partition, [day_range(day) for day in piece.days])

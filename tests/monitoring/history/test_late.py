@@ -121,6 +121,7 @@ def test_a_row_of_a_day_without_files_is_archived_because_files_of_other_days_ma
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(900)
 def test_killed_before_each_step_it_is_counted_once_and_never_half(
     old: Rows, pipeline: Pipeline, archive: Path, twins
 ) -> None:
@@ -129,7 +130,7 @@ def test_killed_before_each_step_it_is_counted_once_and_never_half(
     come_late(old, late_one)
     command = [sys.executable, "-m", "tests.monitoring.history.kill_archiving", str(archive), "late"]
     environ = os.environ | {"DATABASE_URL": database_url()}
-    done = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True, timeout=800)
     assert done.returncode == 0, done.stderr
     told = [line.split("|") for line in done.stdout.splitlines()]
     assert told[-1][0] == "ended 0", done.stderr

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from statistics import median
-from typing import Any
+
+import psutil
 
 from bench.checkpoint_rows import Size, fill
 from bench.figures import Figure
@@ -31,40 +35,76 @@ def _of_a_week() -> list[Figure]:
     """Return the figures of the first full week in the history."""
     from django.conf import settings
 
-    from monitoring.history.archive import kinds, parquet, spans, writing
-    from monitoring.history.partitions import partitions_of
-    from monitoring.models import ArchivedKind
+    from checkpointing.state_reading.session import reading_session
+    from monitoring.history.archive import spans
+    from monitoring.history.archive.moving import Mover, day_range, set_state
+    from monitoring.history.partitions import TABLES, partitions_of
+    from monitoring.models import ArchivedKind, ArchivedState
+    from monitoring.reasons.work import WorkReason
 
-    kind = kinds.KINDS[ArchivedKind.CHECKPOINTS]
-    week = next(each for each in partitions_of(kind.table)[2:] if each.start and each.end)
+    week = next(each for each in partitions_of(TABLES[0])[2:] if each.start and each.end)
     assert week.start is not None
     assert week.end is not None
-    planned = spans.cut(spans.Span(week.start, week.end, {kind.name: week.name}))
-    with tempfile.TemporaryDirectory(prefix="waymark-archive-", dir="/tmp") as directory:
+    pieces = spans.pieces_of(spans.Span(week.start, week.end, {ArchivedKind.CHECKPOINTS: week.name}))
+    with (
+        tempfile.TemporaryDirectory(prefix="waymark-archive-", dir="/tmp") as directory,
+        reading_session() as spark,
+        Mover() as mover,
+    ):
         settings.ARCHIVE = directory
+        spark.range(1).count()
         began = time.perf_counter()
-        drafts = [_written(writing, Path(directory) / f"{n}.parquet", kind, each) for n, each in enumerate(planned)]
+        with _peak_memory() as memory:
+            files = [
+                file
+                for piece in pieces
+                for file in mover.move(piece.month, piece.partition, [day_range(day) for day in piece.days])
+            ]
         took = time.perf_counter() - began
-        rows = sum(draft.rows for draft in drafts)
-        archived = sum(draft.path.stat().st_size for draft in drafts)
-        reads = [_ms(parquet, drafts[len(drafts) // 2], kind, run) for run in list(drafts[0].runs)[:PROBES]]
+        set_state(files, ArchivedState.LIVE, WorkReason.MONTH_CHANGED(month=week.start.date()))
+        rows = sum(file.rows for file in files)
+        archived = sum(file.size for file in files)
+        reads = [_ms(run) for run in files[0].runs[:PROBES]]
     return [
         Figure(f"a row in the archive, of {rows:,} of a week", archived / rows, "bytes"),
         Figure("a row in PostgreSQL, its indexes included", week.size / rows, "bytes"),
         Figure("PostgreSQL's size in that of the archive", week.size / archived, "times", 10, at_most=False),
-        Figure("written and compared, on one core", rows / took, "rows/s"),
-        Figure(f"a job's rows of one file (median of {PROBES})", median(reads), "ms"),
+        Figure("written and compared by Spark, on two cores", rows / took, "rows/s"),
+        Figure("the most memory of the process and its Spark meanwhile", max(memory) / 2**20, "MiB"),
+        Figure(f"the newest page of a job's archived checkpoints (median of {PROBES})", median(reads), "ms"),
     ]
 
 
-def _written(writing: Any, path: Path, kind: Any, piece: Any) -> Any:
-    draft = writing.write(path, kind, writing.rows_of(piece))
-    writing.compare(draft, writing.rows_of(piece))
-    return draft
+@contextmanager
+def _peak_memory() -> Iterator[list[int]]:
+    """Yield a list that gets the memory (PSS, bytes) of this process, Spark's JVM and its workers, again and again."""
+    found, ended = list[int](), threading.Event()
+
+    def look() -> None:
+        while not ended.wait(0.5):
+            found.append(sum(map(_memory, [this, *this.children(recursive=True)])))
+
+    this, looking = psutil.Process(), threading.Thread(target=look)
+    looking.start()
+    try:
+        yield found
+    finally:
+        ended.set()
+        looking.join()
 
 
-def _ms(parquet: Any, draft: Any, kind: Any, run: int) -> float:
+def _memory(process: psutil.Process) -> int:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        if process.name().startswith(("python", "java")):  # not PostgreSQL
+            return int(process.memory_full_info().pss)
+    return 0
+
+
+def _ms(run: int) -> float:
+    from monitoring.history.archive import reading
+    from monitoring.models import Run
+
+    job = Run.objects.select_related("job").get(pk=run).job
     began = time.perf_counter()
-    parquet.footer_sha256(draft.path)
-    parquet.matching(draft.path, kind, "run_id", {run})
+    reading.checkpoints(job, [], None, upwards=False, limit=25)
     return (time.perf_counter() - began) * 1000

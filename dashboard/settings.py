@@ -327,6 +327,8 @@ WAYMARK_MAX_PROGRAM_MB = env.int("WAYMARK_MAX_PROGRAM_MB", 100)
 HISTORY_PARTITION = env.str("WAYMARK_HISTORY_PARTITION", "week", validate=validate.OneOf(("day", "week")))
 # How long rows of the history stay in PostgreSQL. Rules and backtests read up to a month of them.
 HISTORY_KEPT = timedelta(days=env.int("WAYMARK_HISTORY_KEPT", 90, validate=validate.Range(min=35, max=36_500)) or 90)
+# The Spark master that archives; empty: local. Job managers read the same variable for their jobs.
+SPARK_MASTER = _text("SPARK_MASTER_URL", "")
 # The archive for older rows, its retention (0: unlimited), and the retention of hourly roll-ups.
 ARCHIVE = _location("WAYMARK_ARCHIVE", str(VAR_DIR / "archive"))
 ARCHIVE_KEPT = timedelta(days=env.int("WAYMARK_ARCHIVE_KEPT", 0, validate=validate.Range(min=0, max=36_500)) or 0)
@@ -376,6 +378,7 @@ LOGGING = {
     },
     "root": {"handlers": ["stderr"], "level": env.str("WAYMARK_LOG_LEVEL", "INFO")},
     "loggers": {
+        "py4j": {"level": "WARNING"},
         "kazoo": {"level": "WARNING"},
         "celery.app.trace": {"level": "WARNING"},
         "celery.beat": {"level": "WARNING"},

@@ -1,10 +1,10 @@
-"""A small SparkSession for reading snapshots, for callers without a session."""
+"""A small SparkSession for callers without a session: readers of snapshots, and the archive of the history."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,17 +20,24 @@ if TYPE_CHECKING:
 MEMORY = "spark.driver.memory"
 
 
-def existing_or_new_session(spark: SparkSession | None) -> AbstractContextManager[SparkSession]:
-    """Return the caller's or the process's session, which stays open, or else a small temporary one."""
+def existing_or_new_session(
+    spark: SparkSession | None, configuration: Mapping[str, str] | None = None
+) -> AbstractContextManager[SparkSession]:
+    """Return the caller's or the process's session, which stays open, or else a small temporary one.
+
+    `configuration` has settings of the temporary session, such as `spark.master`.
+    """
     from pyspark.sql import SparkSession
 
     if spark is None and active_context() is not None:  # a process can have only one
         spark = SparkSession.builder.getOrCreate()
-    return reading_session() if spark is None else nullcontext(spark)
+    return reading_session(configuration=configuration) if spark is None else nullcontext(spark)
 
 
 @contextmanager
-def reading_session(parallelism: int = 2, memory: str = "512m") -> Iterator[SparkSession]:
+def reading_session(
+    parallelism: int = 2, memory: str = "512m", configuration: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
     """Yield a new session. Stop it and remove its files at the end. Raise JavaNotFound.
 
     The start takes seconds, so use one session for several reads.
@@ -38,7 +45,7 @@ def reading_session(parallelism: int = 2, memory: str = "512m") -> Iterator[Spar
     with tempfile.TemporaryDirectory(prefix="waymark-spark-") as directory:
         work = WorkDirectory(Path(directory))
         os.environ["JAVA_HOME"] = str(find_java(os.environ, Path(directory) / "java").home)
-        settings = session_settings(work, parallelism, {MEMORY: memory})
+        settings = session_settings(work, parallelism, {MEMORY: memory, **(configuration or {})})
         session = start_session("state", {**settings, "spark.eventLog.enabled": "false"}, work)
         try:
             yield session

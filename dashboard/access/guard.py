@@ -110,8 +110,8 @@ def require_on_any(request: HttpRequest, role: Role) -> None:
         raise PermissionDenied(refusal(access, role))
 
 
-def set_archived_job(request: HttpRequest, job: Job) -> None:
-    """Set the job of the archived row in the URL. Raise Http404 if the reader may not see this job."""
+def set_job(request: HttpRequest, job: Job) -> None:
+    """Set the job of the row in the URL. Raise Http404 if the reader may not see this job."""
     access = access_of(request)
     access.subject = Subject(job.pk, job.cluster_id)
     if access.hides(access.subject):
@@ -174,7 +174,7 @@ class guard:  # noqa: N801 - named in MIDDLEWARE like functions
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        """Raise Http404 if a view returned an archived row without calling `set_archived_job`."""
+        """Raise Http404 if a view returned an archived row without calling `set_job`."""
         response = self._get_response(request)
         access = getattr(request, "waymark_access", None)
         if access is not None and access.hides(access.subject):
@@ -191,7 +191,7 @@ class guard:  # noqa: N801 - named in MIDDLEWARE like functions
         if isinstance(subject, Archived):
             if not access.reach.narrow(Job.objects.filter(cluster__in=subject.clusters)).exists():
                 raise Http404
-            access.subject = Subject(is_global=True)  # until `set_archived_job`
+            access.subject = Subject(is_global=True)  # until `set_job`
         elif isinstance(subject, Absent) or access.hides(subject):
             raise Http404
         else:

@@ -11,11 +11,9 @@ from typing import Any
 
 from django.db.models import Model
 
+from monitoring.history.catalogue import clusters_with
 from monitoring.models import (
     AlertRule,
-    ArchivedFile,
-    ArchivedKind,
-    ArchivedState,
     AutomationPause,
     Checkpoint,
     Cluster,
@@ -89,7 +87,7 @@ class Archived:
     """The URL names a row that may be in an archive file of one of these clusters.
 
     Only the file says to which job the row belongs, and this check reads no files. The view that reads the file calls
-    `guard.set_archived_job` with the job.
+    `guard.set_job` with the job.
     """
 
     clusters: frozenset[int]
@@ -101,10 +99,6 @@ class Absent:
 
 
 NO_SUBJECT = Subject()
-_ARCHIVED: Mapping[type[Model], ArchivedKind] = {
-    Checkpoint: ArchivedKind.CHECKPOINTS,
-    OperatorCheckpoint: ArchivedKind.OPERATORS,
-}
 
 
 def subject_of(route: str, arguments: Mapping[str, Any]) -> Subject | Archived | Absent:
@@ -121,22 +115,14 @@ def subject_of(route: str, arguments: Mapping[str, Any]) -> Subject | Archived |
     wanted = [name for name in (kind.job, kind.cluster) if name] or ["pk"]
     row = kind.model._default_manager.filter(pk=pk).values_list(*wanted).first()
     if row is None:
-        return _archived(kind, pk)
+        clusters = clusters_with(kind.model, pk)
+        return Archived(clusters) if clusters else Absent()
     found = dict(zip(wanted, row, strict=True))
     cluster = found.get(kind.cluster) if kind.cluster else None
     job = found.get(kind.job) if kind.job else None
     if cluster is None and job is not None:
         cluster = Job.objects.filter(pk=job).values_list("cluster", flat=True).first()
     return Subject(job, cluster, is_global=job is None and cluster is None and not kind.visible_to_all)
-
-
-def _archived(kind: Kind, pk: int) -> Archived | Absent:
-    """Return the clusters of the archived files whose range of ids has `pk`."""
-    files = ArchivedFile.objects.filter(
-        kind=_ARCHIVED.get(kind.model, ""), state=ArchivedState.LIVE, least_id__lte=pk, greatest_id__gte=pk
-    )
-    clusters = frozenset(files.values_list("cluster_id", flat=True))
-    return Archived(clusters) if clusters else Absent()
 
 
 def _kind(route: str) -> Kind | None:

@@ -15,11 +15,11 @@ from dashboard.api.operations import answers, router
 from dashboard.api.paging import Listed, PageParams
 from dashboard.api.schemas.rows import CheckpointDetailOut, CheckpointOut, GapOut, OperatorDetailOut, OperatorOut
 from dashboard.api.typed import Moment
-from dashboard.queries.archived import find_checkpoint, find_operator, operators_of
 from dashboard.queries.detail import read_subtasks
+from dashboard.queries.finding import find_checkpoint, find_operator
 from dashboard.queries.history import Cursor, HistoryFilter, listed, unreadable_text
 from dashboard.views.job import find_job
-from monitoring.history.archive.parquet import Unreadable
+from monitoring.history.rows import Unreadable, operators_of
 from monitoring.models import CheckpointGap
 
 routes = router("Checkpoints")
@@ -52,10 +52,10 @@ def checkpoints(request: HttpRequest, job_id: int, params: Query[CheckpointsPara
     if params.cursor and before is None:
         raise invalid("cursor", params.cursor, "Send the `next` of the previous page.")
     own = params.model_dump(exclude={"limit", "cursor"})
-    found, unreadable = listed(find_job(job_id), HistoryFilter(**own), before, params.limit + 1)
-    shown = found[: params.limit]
-    more = str(Cursor(shown[-1].triggered_at, shown[-1].pk)) if len(found) > params.limit else None
-    return {"items": shown, "next": more, "unreadable": [unreadable_text(why) for why in unreadable]}
+    found = listed(find_job(job_id), HistoryFilter(**own), before, limit=params.limit + 1)
+    shown = found.checkpoints[: params.limit]
+    more = str(Cursor.of(shown[-1])) if len(found.checkpoints) > params.limit else None
+    return {"items": shown, "next": more, "unreadable": [unreadable_text(why) for why in found.unreadable]}
 
 
 @routes.get(

@@ -8,11 +8,12 @@ from datetime import datetime
 from django.utils.translation import gettext_noop as _
 
 from dashboard.queries.facts import select
-from dashboard.queries.history import HistoryFilter, newest_per_filter
+from dashboard.queries.history import HistoryFilter
 from dashboard.queries.rolled import MAX_UNROLLED, SHARES, RangeToRead, range_to_read
 from dashboard.queries.series import IN_SPAN, Span, in_span
 from monitoring.alerts.scope import rules_for
 from monitoring.alerts.standing import Standing, standing_of
+from monitoring.history import rows
 from monitoring.history.quantiles import NotRolledUp, UnknownSketch, told
 from monitoring.models import Checkpoint, CheckpointStatus, Job, Run, Savepoint, SavepointState
 
@@ -119,10 +120,10 @@ def read_latest(job: Job, count: int) -> tuple[list[Checkpoint], Latest]:
 
     Flink shows only those of the current run.
     """
-    rows, *kinds = newest_per_filter(job, [(HistoryFilter(), count), *((kind, 1) for kind in _MARKED)])
+    newest, *kinds = rows.newest(job, [([], count), *((kind.wishes(), 1) for kind in _MARKED)])
     completed, failed, savepoint = (found[0] if found else None for found in kinds)
     restored = job.runs.filter(restored_at__isnull=False).order_by("-number").first()
-    return rows, Latest(completed, failed, savepoint, restored)
+    return newest, Latest(completed, failed, savepoint, restored)
 
 
 def read_rule_standing(job: Job, now: datetime) -> Standing | None:

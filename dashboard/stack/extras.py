@@ -42,7 +42,7 @@ PYSPARK = Package("PySpark", "pyspark", "jobmanager")
 MAIL_SINK = Package("aiosmtpd", "aiosmtpd", "embedded")
 JOBMANAGER = Extra(
     "jobmanager",
-    "the job manager for PySpark jobs, the embedded ZooKeeper, and reading the state of snapshots",
+    "the job manager for PySpark jobs, the embedded ZooKeeper, the archive, and reading the state of snapshots",
     (
         PYSPARK,
         Package("py4j", "py4j", "jobmanager"),

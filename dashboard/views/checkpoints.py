@@ -13,15 +13,14 @@ from django.utils.translation import gettext_noop as _
 from django.views.decorators.vary import vary_on_headers
 
 from dashboard.forms.history import HistoryForm
-from dashboard.queries.archived import find_checkpoint, find_operator, operators_of
 from dashboard.queries.detail import COLUMNS, exceptions_around, read_subtasks
+from dashboard.queries.finding import find_checkpoint, find_operator
 from dashboard.queries.history import (
     PAGE_SIZE,
     Cursor,
     HistoryFilter,
     neighbours,
     newest_checkpoint,
-    newest_per_filter,
     read_history,
     rows_of,
     unreadable_text,
@@ -30,7 +29,8 @@ from dashboard.queries.waterfall import waterfall_of
 from dashboard.sorting import Sort
 from dashboard.views.job import find_job, job_context
 from monitoring.diagnosis.diagnoses import of_checkpoint
-from monitoring.history.archive.parquet import Unreadable
+from monitoring.history import rows
+from monitoring.history.rows import Unreadable, operators_of
 from monitoring.models import CheckpointStatus
 
 SUBTASKS_A_PAGE = 100
@@ -85,7 +85,7 @@ def new_checkpoints(request: HttpRequest, pk: int) -> HttpResponse:
 def newest_failure(request: HttpRequest, pk: int) -> HttpResponse:
     """Redirect to the newest failed checkpoint of the job. If there is none, redirect to the filtered history."""
     status = CheckpointStatus.FAILED.value
-    (found,) = newest_per_filter(find_job(pk), [(HistoryFilter(status), 1)])
+    (found,) = rows.newest(find_job(pk), [(HistoryFilter(status).wishes(), 1)])
     if found:
         return redirect("checkpoint", found[0].pk)
     return redirect(reverse("job-history", args=[pk], query={"status": status}))

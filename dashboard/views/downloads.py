@@ -13,18 +13,18 @@ from dashboard.charts.durations import unattributed
 from dashboard.downloads import Column, download
 from dashboard.forms.compare import CompareForm
 from dashboard.forms.history import HistoryForm
-from dashboard.queries.archived import find_checkpoint, operators_of
 from dashboard.queries.comparison import Difference, compare
 from dashboard.queries.detail import COLUMNS, SubtaskRow, read_subtasks
+from dashboard.queries.finding import find_checkpoint
 from dashboard.queries.history import all_checkpoints, unreadable_files
 from dashboard.queries.rolled import RolledPoint, read_chart
 from dashboard.queries.series import CheckpointPoint
 from dashboard.queries.summary import KINDS, MEASURES, RunSummary, read_by_run, read_summary
 from dashboard.views.job import find_job
 from dashboard.views.window import window_of
-from monitoring.history.archive.parquet import Unreadable
 from monitoring.history.pipeline.columns import FIGURES
 from monitoring.history.quantiles import P95_FROM, P95_TO
+from monitoring.history.rows import Unreadable, operators_of
 from monitoring.models import Checkpoint, Job, OperatorCheckpoint, RunException
 
 Writer = Callable[[HttpRequest, Job, str], HttpResponseBase]

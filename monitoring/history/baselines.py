@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from django.core.cache import cache
 from django.db import connection
 
+from monitoring.history.catalogue import floor
 from monitoring.history.expectations import Basis, Expectation, Forecast
 from monitoring.history.pipeline.columns import DAY, HOUR
 from monitoring.history.quantiles import NotRolledUp, Told, UnknownSketch, told, told_by
@@ -51,7 +52,7 @@ def _ever_more_hours(job: Job, at: datetime, most: int | None) -> Iterator[tuple
 
     Reading and decoding an hour is slow, so the caller stops as soon as it has enough hours.
     """
-    until, hour = _midnight(at), timedelta(hours=at.astimezone(UTC).hour)
+    until, hour = floor(at, DAY), timedelta(hours=at.astimezone(UTC).hour)
     days = [until - timedelta(days=n) + hour for n in range(7 * WEEKS, 0, -1)]
     for basis, chosen in ((Basis.HOUR_OF_THE_WEEK, days[::7]), (Basis.HOUR_OF_THE_DAY, days)):
         stretches = [Stretch(day, day + timedelta(hours=1)) for day in chosen]
@@ -65,7 +66,7 @@ def forecast(job: Job, now: datetime, *, most: int | None = None) -> Forecast:
 
     Growth is the median over all pairs of days, so that single unusual days do not matter.
     """
-    until = _midnight(now)
+    until = floor(now, DAY)
     weeks = Stretch(until - timedelta(weeks=WEEKS), until)
     days = told_by(job, weeks, ("state_size", "duration"), (0.5, 0.95), seconds=DAY, most=most)
     sizes = [(each["state_size"].start, each["state_size"].median) for each in days]
@@ -84,7 +85,7 @@ def usual_from_rollups(job: Job, at: datetime) -> Mapping[str, Expectation]:
 def forecast_from_rollups(job: Job, now: datetime) -> Forecast | None:
     """Return `forecast` for a page that waits: from roll-ups and cached, or None if roll-ups are missing."""
     timeout = (job.current_run.checkpoint_config or {}).get("timeout") if job.current_run else None
-    name = f"forecast:{connection.settings_dict['NAME']}:{job.pk}:{timeout}:{_midnight(now):%Y%m%d}"
+    name = f"forecast:{connection.settings_dict['NAME']}:{job.pk}:{timeout}:{floor(now, DAY):%Y%m%d}"
     return _remembered(name, lambda: forecast(job, now, most=MADE))
 
 
@@ -142,8 +143,4 @@ def _reached(
     days = (timeout - median(known)) / slope - LEAST_DAYS // 2
     if days > FARTHEST.days:
         return None
-    return _midnight(now) + timedelta(days=max(0.0, days))
-
-
-def _midnight(moment: datetime) -> datetime:
-    return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return floor(now, DAY) + timedelta(days=max(0.0, days))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import connection
 
-from monitoring.history.pipeline.columns import MINUTES_KEPT_S, PROGRAM
+from monitoring.history.catalogue import floor
+from monitoring.history.pipeline.columns import DAY, MINUTES_KEPT_S, PROGRAM
 from monitoring.models import CheckpointDeletion, RollupProgress
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.report import CycleReport
@@ -54,9 +55,8 @@ def hours_kept() -> timedelta:
 
 
 def _end_of_hours(now: datetime) -> datetime | None:
-    midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     with connection.cursor() as cursor:
-        cursor.execute(_HOURS_FROM, [midnight - hours_kept(), PROGRAM])
+        cursor.execute(_HOURS_FROM, [floor(now, DAY) - hours_kept(), PROGRAM])
         found = cursor.fetchone()
     return found[0] if found else None
 

@@ -17,6 +17,8 @@ from django.db import connection
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import Conninfo
 
+from checkpointing.jobs.launching.package import zipped_package
+
 PACKAGE = "waymark_history"
 FILE_NAME = f"{PACKAGE}.zip"
 ENTRY_CLASS = f"{PACKAGE}.program:rollups"
@@ -37,6 +39,16 @@ def packed() -> bytes:
 
 def pack(target: Path) -> Path:
     target.write_bytes(packed())
+    return target
+
+
+def pack_for_executors(target: Path) -> Path:
+    """Write the modules that archiving needs on Spark's executors, under the names by which tasks refer to them."""
+    monitoring = Path(settings.BASE_DIR) / "monitoring"
+    packages = (monitoring / "__init__.py", monitoring / "history" / "__init__.py")
+    with zipfile.ZipFile(zipped_package(target), "a", zipfile.ZIP_DEFLATED) as archive:
+        for path in (*packages, *_MODULES.glob("*.py")):
+            archive.write(path, path.relative_to(settings.BASE_DIR))
     return target
 
 

@@ -11,11 +11,12 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from monitoring.history import sketches
+from monitoring.history.catalogue import floor
 from monitoring.history.pipeline.columns import COUNTS, DAY, FIGURES, HOUR, VERSION
 from monitoring.history.sketches import RANK_ERROR as RANK_ERROR
 from monitoring.history.sketches import UnknownSketch as UnknownSketch
 from monitoring.history.stretches import NotRolledUp as NotRolledUp
-from monitoring.history.stretches import Stretch, floor, hours_from, read, read_days, read_hours
+from monitoring.history.stretches import Stretch, hours_from, read, read_days, read_hours
 from monitoring.models import Job
 
 WANTED = (0.5, 0.9, 0.95, 0.99)

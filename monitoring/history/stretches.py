@@ -11,28 +11,27 @@ Archiving makes the roll-ups of archived days. Checkpoints of such days are read
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, timedelta
-from itertools import pairwise
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 import pyarrow as pa
 from django.db import connection
 from django.db.models import Q, QuerySet
 
-from monitoring.history.archive import reading
-from monitoring.history.archive.counting import as_read_by_the_pipeline
-from monitoring.history.archive.parquet import Unreadable
-from monitoring.history.pipeline.columns import CHECKPOINTS, COUNTS, DAY, FIGURES, HOUR, REASON
+from monitoring.history.catalogue import WHOLE_DAY, archived_days, days_between, floor
+from monitoring.history.pipeline.columns import COUNTS, DAY, HOUR
 from monitoring.history.rolling import rolled
-from monitoring.models import FINAL, ArchivedFile, ArchivedKind, ArchivedState, Job, Rollup, RollupProgress, Run
+from monitoring.history.rows import NotAllRead, of_pieces
+from monitoring.models import Job, Rollup, RollupProgress, Run
 
 # If a job has more changes than this that the pipeline has not processed yet, pages do not wait for them.
 MOST_BEHIND = 100_000
 # The engine's clock and Waymark's may differ by this much at the end of one run and the start of the next.
 SLACK = timedelta(minutes=5)
-WHOLE_HOUR, WHOLE_DAY = timedelta(hours=1), timedelta(days=1)
+WHOLE_HOUR = timedelta(hours=1)
 
 _DONE = """
 SELECT done, hours_from FROM monitoring_rollupprogress
@@ -66,26 +65,6 @@ SELECT p.place, {columns} FROM unnest(%(places)s::int[], %(seconds)s::int[], %(s
     %(ends)s::timestamptz[]) AS p (place, seconds, start, until)
 JOIN monitoring_rollup u ON u.job_id = %(job)s AND u.seconds = p.seconds AND u.start >= p.start AND u.start < p.until
 """
-_REASON = REASON.replace("failure_message", "c.failure_message")
-# With a plain join, PostgreSQL would read all checkpoints of a run for few pieces.
-_OF_PIECES = """
-FROM unnest(%(places)s::int[], %(runs)s::bigint[], %(starts)s::timestamptz[], %(ends)s::timestamptz[])
-    AS p (place, run, start, until)
-JOIN monitoring_run r ON r.job_id = %(job)s AND (p.run IS NULL OR r.id = p.run)
-CROSS JOIN LATERAL (
-    SELECT * FROM monitoring_checkpoint WHERE run_id = r.id AND triggered_at >= p.start AND triggered_at < p.until
-      AND triggered_at >= %(first)s AND triggered_at < %(last)s
-    OFFSET 0
-) c
-"""
-_COUNT = f"SELECT count(*) FROM (SELECT c.id {_OF_PIECES} LIMIT %(most)s + 1) found"  # noqa: S608 (constants only)
-_CHECKPOINTS = f"""
-SELECT p.place, r.job_id, floor(date_part('epoch', c.triggered_at) / 3600)::bigint * 3600,
-       floor(date_part('epoch', c.triggered_at))::bigint, c.status, c.is_savepoint,
-       CASE WHEN c.status = 'FAILED' THEN {_REASON} END, {", ".join(f"c.{column}" for column in FIGURES.values())}
-{_OF_PIECES}
-"""
-
 _NONE_ARE_MADE = "no roll-ups are made"
 
 Between = tuple[datetime, datetime]
@@ -173,14 +152,14 @@ def read(
     if most is not None:
         _within_reach(job, done)
     start, end = min(each.start for each in stretches), max(each.end for each in stretches)
-    archived = _archived_days(job, start, end)
+    archived = archived_days(job, start, end)
     changed = [] if done is None else _changed_hours(job, done, start, end)
     changed = [hour for hour in changed if floor(hour, DAY) not in archived]
     forgotten = _days_without_hours(job, archived, start, end, kept_from)
     others = _lives(job) if any(each.run for each in stretches) else {}
     cuts = [_cut(each, changed, others, forgotten, longest, reaches=done is not None) for each in stretches]
     rows: list[list[Row]] = [[] for _ in stretches]
-    for place, row in (*_stored(job, cuts, figures), *_made(job, stretches, cuts, archived, most)):
+    for place, row in (*_stored(job, cuts, figures), *_made(job, stretches, cuts, most)):
         rows[place].append(row)
     return rows
 
@@ -278,7 +257,7 @@ def whole_days(job: Job, stretch: Stretch) -> Stretch | None:
 
     Return None if the stretch has no such days.
     """
-    archived = _archived_days(job, stretch.start, stretch.end)
+    archived = archived_days(job, stretch.start, stretch.end)
     forgotten = _days_without_hours(job, archived, stretch.start, stretch.end, hours_from()) & archived
     if not forgotten:
         return None
@@ -293,24 +272,11 @@ def _days_without_hours(
 ) -> frozenset[datetime]:
     """Return the days whose hourly roll-ups may be deleted: a part of such a day is computed from checkpoints."""
     first = floor(start, DAY)
-    before = min(end, kept_from or first) - first
-    forgotten = {first + n * WHOLE_DAY for n in range(-(-before // WHOLE_DAY))}
+    forgotten = set(days_between(start, min(end, kept_from or first)))
     if archived:  # older versions of Waymark deleted hours of archived days without setting hours_from
         oldest = Rollup.objects.filter(job=job, seconds=HOUR).order_by("start").values_list("start", flat=True).first()
         forgotten |= {day for day in archived if oldest is None or day < oldest}
     return frozenset(forgotten)
-
-
-def _archived_days(job: Job, start: datetime, end: datetime) -> frozenset[datetime]:
-    """Return the midnights (UTC) of days whose checkpoints are archived."""
-    files = ArchivedFile.objects.filter(kind=ArchivedKind.CHECKPOINTS, cluster_id=job.cluster_id, state__in=FINAL)
-    days = files.filter(day__range=(start.astimezone(UTC).date(), end.astimezone(UTC).date()))
-    return frozenset(datetime(day.year, day.month, day.day, tzinfo=UTC) for day in days.values_list("day", flat=True))
-
-
-def _removed_days(job: Job) -> frozenset[date]:
-    files = ArchivedFile.objects.filter(kind=ArchivedKind.CHECKPOINTS, cluster_id=job.cluster_id, state__in=FINAL)
-    return frozenset(files.exclude(state=ArchivedState.LIVE).values_list("day", flat=True))
 
 
 def _lives(job: Job) -> dict[int, Between]:
@@ -342,73 +308,20 @@ _OF_A_FIGURE = ("sum", "min", "max", "sketch")
 
 
 def _made(
-    job: Job, stretches: Sequence[Stretch], cuts: Sequence[Pieces], archived: Collection[datetime], most: int | None
+    job: Job, stretches: Sequence[Stretch], cuts: Sequence[Pieces], most: int | None
 ) -> Iterator[tuple[int, Row]]:
     """Yield hourly roll-ups computed from checkpoints."""
     asked = [
         (place, stretch.run, *piece)
         for place, (stretch, pieces) in enumerate(zip(stretches, cuts, strict=True))
-        for whole in pieces.made
-        for piece in _by_day(whole, archived)
+        for piece in pieces.made
     ]
-    from_archive: list[Asked] = []
-    stored: list[Asked] = []
-    for each in asked:
-        (from_archive if floor(each[2], DAY) in archived else stored).append(each)
-    checkpoints = _checkpoints(job, stored, most)
-    by_place: dict[int, list[tuple[Any, ...]]] = {}
-    for place, *values in (*checkpoints, *_archived(job, from_archive, most)):
-        by_place.setdefault(place, []).append(tuple(values))
-    for place, several in by_place.items():
-        columns = zip(*several, strict=True)
-        arrays = [pa.array(column, each.type) for column, each in zip(columns, CHECKPOINTS, strict=True)]
-        for row in rolled(pa.table(arrays, schema=CHECKPOINTS), HOUR).to_pylist():
+    found: dict[int, list[pa.Table]] = defaultdict(list)
+    try:
+        for place, table in of_pieces(job, asked, most):
+            found[place].append(table)
+    except NotAllRead as why:
+        raise NotRolledUp(str(why)) from why
+    for place, tables in found.items():
+        for row in rolled(pa.concat_tables(tables), HOUR).to_pylist():
             yield place, row
-
-
-Asked = tuple[int, int | None, datetime, datetime]  # (index of the stretch, its run, start and end of a piece)
-
-
-def _by_day(piece: Between, archived: Collection[datetime]) -> Iterator[Between]:
-    """Divide the piece where archived days begin and end."""
-    start, end = piece
-    edges = sorted(edge for day in archived for edge in (day, day + WHOLE_DAY) if start < edge < end)
-    yield from pairwise(dict.fromkeys([start, *edges, end]))
-
-
-def _checkpoints(job: Job, asked: Sequence[Asked], most: int | None) -> list[tuple[Any, ...]]:
-    if not asked:
-        return []
-    places, runs, starts, ends = map(list, zip(*asked, strict=True))
-    parameters: dict[str, Any] = {"job": job.pk, "places": places, "runs": runs, "starts": starts, "ends": ends}
-    parameters |= {"first": min(starts), "last": max(ends), "most": most}
-    with connection.cursor() as cursor:
-        if most is not None:
-            cursor.execute(_COUNT, parameters)
-            if (cursor.fetchone() or (0,))[0] > most:
-                raise NotRolledUp(f"more than {most} checkpoints are not in roll-ups of a single run")
-        cursor.execute(_CHECKPOINTS, parameters)
-        return list(cursor.fetchall())
-
-
-def _archived(job: Job, asked: Sequence[Asked], most: int | None) -> Iterator[tuple[Any, ...]]:
-    """Yield the same rows as `_checkpoints`, from the archive."""
-    runs = list(job.runs.values_list("pk", flat=True)) if asked else []
-    read, gone = 0, _removed_days(job) if asked else frozenset()
-    for place, run, start, end in asked:
-        if start.astimezone(UTC).date() in gone:
-            raise NotRolledUp(f"checkpoints of {start:%Y-%m-%d} were deleted")
-        try:
-            found = reading.table(job, [run] if run else runs, start, end)
-        except Unreadable as why:
-            raise NotRolledUp(f"the archive cannot be read: {why}") from why
-        read += found.num_rows
-        if most is not None and read > most:
-            raise NotRolledUp(f"more than {most} checkpoints would have to be read from the archive")
-        read_so = as_read_by_the_pipeline(found, dict.fromkeys(runs, job.pk))
-        for row in zip(*(column.to_pylist() for column in read_so.columns), strict=True):
-            yield place, *row
-
-
-def floor(moment: datetime, seconds: int) -> datetime:
-    return datetime.fromtimestamp(int(moment.timestamp()) // seconds * seconds, UTC)

@@ -18,7 +18,7 @@ KINDS = [
 
 
 class Migration(migrations.Migration):
-    dependencies = [("monitoring", "0005_incident_event_kinds")]
+    dependencies = [("monitoring", "0006_archive_months")]
 
     operations = [
         migrations.AddField("incident", "assigned_to", models.CharField(blank=True, default="", max_length=150)),

@@ -22,19 +22,21 @@ class ArchivedState(models.TextChoices):
     REMOVED = "removed", "older than the archive is kept, and removed"
 
 
-# If a cluster's day has such a file, its checkpoints are no longer in PostgreSQL and its roll-ups are final.
+# If a cluster's day is in the range of such a file, PostgreSQL has only some of its checkpoints and its roll-ups are
+# final: only late checkpoints change them.
 FINAL = (ArchivedState.LIVE, ArchivedState.EXPIRED, ArchivedState.REMOVED)
 
 
 class ArchivedFile(models.Model):
-    """One Parquet file: rows of one kind, cluster and UTC day, from `since` to before `until`.
+    """One Parquet file: rows of one kind, cluster and month (UTC), from `since` to before `until`.
 
-    `path` is below the archive's location. Cluster and runs are not foreign keys, because the archive outlives them.
+    The ranges of files may overlap, but each row is in one LIVE file only. `path` is below the archive's location.
+    Cluster and runs are not foreign keys, because the archive outlives them.
     """
 
     kind = models.CharField(max_length=12, choices=ArchivedKind.choices)
     cluster_id = models.BigIntegerField()
-    day = models.DateField()
+    month = models.DateField()  # its first day
     since = models.DateTimeField()
     until = models.DateTimeField()
     path = models.CharField(max_length=300, unique=True)
@@ -54,9 +56,9 @@ class ArchivedFile(models.Model):
     checked_at = models.DateTimeField(null=True)  # when its whole content was last compared with `sha256`
 
     class Meta:
-        ordering = ("day", "cluster_id", "since")
+        ordering = ("month", "cluster_id", "since")
         indexes = (
-            models.Index(fields=("kind", "cluster_id", "day"), name="archive_by_cluster_and_day"),
+            models.Index(fields=("kind", "cluster_id", "month"), name="archive_by_cluster_and_month"),
             models.Index(fields=("kind", "least_id", "greatest_id"), name="archive_by_id"),
         )
 

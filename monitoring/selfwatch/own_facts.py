@@ -44,8 +44,14 @@ FROM monitoring_delivery WHERE state <> 'sent'
 
 
 _ARCHIVE = """
-SELECT count(DISTINCT day), count(*), coalesce(sum(size), 0)::bigint, min(day), count(*) FILTER (WHERE problem <> '')
-FROM monitoring_archivedfile WHERE state = 'live'
+WITH live AS (SELECT * FROM monitoring_archivedfile WHERE state = 'live'),
+days AS (
+    SELECT count(DISTINCT day) FROM (SELECT DISTINCT date_trunc('day', since, 'UTC') AS first, until FROM live) files,
+        generate_series(first, until - interval '1 microsecond', '24 hours') AS day
+)
+SELECT (SELECT * FROM days), count(*), coalesce(sum(size), 0)::bigint, (min(since) AT TIME ZONE 'UTC')::date,
+    count(*) FILTER (WHERE problem <> '')
+FROM live
 """
 
 

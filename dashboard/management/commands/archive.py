@@ -8,7 +8,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from checkpointing.java import JavaNotFound
 from checkpointing.storage.errors import StorageError
+from dashboard.stack.extras import JOBMANAGER, require
 from monitoring import clock
 from monitoring.history.archive import cycle
 from monitoring.history.archive.cycle import check
@@ -27,7 +29,7 @@ class Command(BaseCommand):
         try:
             is_check = options["action"] == "check"
             self.stdout.write(self._checked() if is_check else self._advanced(options["json"]))
-        except (StorageError, OSError) as error:
+        except (StorageError, OSError, JavaNotFound) as error:
             text = f"The archive cannot be written or read: {error}"
             if options.get("json"):  # the periodic task reports the last line
                 self.stderr.write(text)
@@ -35,6 +37,7 @@ class Command(BaseCommand):
             raise CommandError(text) from error
 
     def _advanced(self, as_json: bool) -> str:
+        require("manage.py archive advance", JOBMANAGER.packages)
         report = cycle.advance(clock.now())
         return json.dumps(report.as_json()) if as_json else str(report)
 

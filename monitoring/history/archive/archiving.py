@@ -4,26 +4,26 @@ The process may be killed at any moment: the next one keeps the files that are w
 transaction, removes rows from PostgreSQL.
 
 1. *Watch.* From now on a trigger records every change of a row in the partitions.
-2. For each slice without a file: *write* it, *compare* it row by row with a second reading, *place* it (durably, by
-   renaming) and *note* it as a row. Slices of days that changed since step 1 are written again.
+2. *Move* the rows of each kind, cluster and month without files: Spark writes files, and compares them with a second
+   reading. Months that changed since step 1 are written again.
 3. Write *manifests* next to the files.
-4. *Close*, with the tables locked: check that nothing changed since it was written and that every slice has its file.
-   Then move the few rows that are still needed, drop the partitions, and make the files readable for pages.
+4. *Close*, with the tables locked: check that nothing changed since it was written and that all files are there. Then
+   move the few rows that are still needed, drop the partitions, and make the files readable for pages.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
-from datetime import date
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from django.db import connection, transaction
 
 from monitoring.history.archive import location
 from monitoring.history.archive.kinds import KINDS
+from monitoring.history.archive.moving import ChangedMeanwhile, Month, Mover, day_range, set_state
 from monitoring.history.archive.needed import needed
-from monitoring.history.archive.spans import Slice, Span, cut
-from monitoring.history.archive.writing import ChangedMeanwhile, compare, place, replace_row, rows_of, write
+from monitoring.history.archive.spans import Piece, Span, pieces_of
 from monitoring.history.partitions import LOCK_TIMEOUT, alone, drop_oldest
 from monitoring.models import ArchivedFile, ArchivedKind, ArchivedState, PartitionTouch, Run
 from monitoring.reasons.work import WorkReason
@@ -32,24 +32,25 @@ _TRIGGER = "archive_watch"
 _WATCHED = "SELECT EXISTS (SELECT FROM pg_trigger WHERE tgname = %s AND tgrelid = to_regclass(%s))"
 
 
-def steps(span: Span) -> Iterator[str]:
+def steps(span: Span, mover: Mover) -> Iterator[str]:
     """Archive the span step by step: yield the name of each step before it is done.
 
-    Raises ChangedMeanwhile: rows changed, so the caller must start again later.
+    Raises ChangedMeanwhile: rows changed, so the caller must start again later. Raises OSError.
     """
     yield "watch"
     _watch(span)
     yield "plan"
-    planned = cut(span)
-    written = _written(span, planned)
-    for number, piece in enumerate(planned, 1):
-        if piece.key not in written:
-            for step in _one(piece):
-                yield f"{step} {number} of {len(planned)}"
+    pieces = pieces_of(span)
+    written = _written(span, pieces)
+    for number, piece in enumerate(pieces, 1):
+        if piece.month not in written:
+            yield f"move {number} of {len(pieces)}"
+            _move(piece, mover)
     yield "manifests"
-    write_manifests({(each.kind, each.day, each.cluster_id) for each in planned})
+    for piece in pieces:
+        write_manifest(piece.month)
     yield "close"
-    _close(span, planned)
+    _close(span, pieces)
 
 
 def _watch(span: Span) -> None:
@@ -64,22 +65,30 @@ def _watch(span: Span) -> None:
                 )
 
 
-def _written(span: Span, planned: Sequence[Slice]) -> set[tuple[object, ...]]:
-    """Return the keys of slices that have their file. Mark files of changed days, or of no slice, for deletion."""
-    wanted = {each.key for each in planned}
+def _written(span: Span, pieces: Sequence[Piece]) -> set[Month]:
+    """Return the months that have their files. Mark other files of the span for deletion."""
     touches = PartitionTouch.objects.filter(partition__in=span.partitions.values())
-    touched = {touch.pk: touch.moment.date() for touch in touches}
-    fit, unfit = set[tuple[object, ...]](), []
-    for row in _files(span):
-        key = (row.kind, row.cluster_id, row.since, row.until, row.rows)
-        if key in wanted and row.day not in touched.values():
-            fit.add(key)
-        else:
-            unfit.append(row.pk)
+    touched = {touch.pk: touch.moment.date().replace(day=1) for touch in touches}
+    rows, fit = _rows_by_month(span), set[Month]()
+    for piece in pieces:
+        if rows.get(piece.month) == piece.rows and piece.month.month not in touched.values():
+            fit.add(piece.month)
+    unfit = [file.pk for file in _files(span) if _month(file) not in fit]
     with transaction.atomic():
         ArchivedFile.objects.filter(pk__in=unfit).update(state=ArchivedState.GOING)
         PartitionTouch.objects.filter(pk__in=touched).delete()
     return fit
+
+
+def _rows_by_month(span: Span) -> Counter[Month]:
+    found = Counter[Month]()
+    for file in _files(span):
+        found[_month(file)] += file.rows
+    return found
+
+
+def _month(file: ArchivedFile) -> Month:
+    return Month(ArchivedKind(file.kind), file.cluster_id, file.month)
 
 
 def _files(span: Span) -> list[ArchivedFile]:
@@ -87,30 +96,20 @@ def _files(span: Span) -> list[ArchivedFile]:
     return list(written.filter(since__gte=span.start, until__lte=span.end))
 
 
-def _one(piece: Slice) -> Iterator[str]:
-    kind = KINDS[piece.kind]
-    with location.workshop() as directory:
-        yield "write"
-        draft = write(directory / "draft.parquet", kind, rows_of(piece))
-        yield "compare"
-        if draft.rows != piece.rows:
-            rows = {"rows": draft.rows, "expected": piece.rows}
-            raise ChangedMeanwhile(WorkReason.DAY_CHANGED(day=piece.day, kind=str(piece.kind), **rows))
-        compare(draft, rows_of(piece))
-        yield "place"
-        row = place(draft, piece)
-        yield "note"
-        replace_row(row)
+def _move(piece: Piece, mover: Mover) -> None:
+    files = mover.move(piece.month, piece.partition, [day_range(day) for day in piece.days])
+    changed = WorkReason.MONTH_CHANGED(month=piece.month.month)
+    if sum(file.rows for file in files) != piece.rows:
+        raise ChangedMeanwhile(changed)
+    set_state(files, ArchivedState.WRITTEN, changed)
 
 
-def write_manifests(directories: Collection[tuple[ArchivedKind, date, int]]) -> None:
-    """Write the manifest of each directory that exists."""
-    there = ArchivedFile.objects.exclude(state=ArchivedState.GOING)
-    for kind, day, cluster_id in sorted(directories):
-        directory = location.directory_of(kind, day, cluster_id)
-        if location.files().names(location.place(directory)):
-            rows = there.filter(kind=kind, day=day, cluster_id=cluster_id).order_by("since")
-            location.files().write_durably(location.place(f"{directory}/{location.MANIFEST}"), _manifest(list(rows)))
+def write_manifest(month: Month) -> None:
+    """Write the manifest of the month's directory, if it has files."""
+    directory = location.directory_of(*month)
+    if location.files().names(location.place(directory)):
+        rows = month.files.filter(path__startswith=f"{directory}/").exclude(state=ArchivedState.GOING).order_by("path")
+        location.files().write_durably(location.place(f"{directory}/{location.MANIFEST}"), _manifest(list(rows)))
 
 
 def _manifest(rows: Sequence[ArchivedFile]) -> bytes:
@@ -130,7 +129,7 @@ def _manifest(rows: Sequence[ArchivedFile]) -> bytes:
     return json.dumps({"version": 1, "files": files, "runs": known}, indent=1).encode()
 
 
-def _close(span: Span, planned: Sequence[Slice]) -> None:
+def _close(span: Span, pieces: Sequence[Piece]) -> None:
     kept = needed(span)
     tables = [KINDS[kind].table for kind in (*span.partitions, *span.missing)]
     with transaction.atomic(), connection.cursor() as cursor:
@@ -139,10 +138,9 @@ def _close(span: Span, planned: Sequence[Slice]) -> None:
             cursor.execute(f"LOCK TABLE ONLY {table.name} IN ACCESS EXCLUSIVE MODE")
         if PartitionTouch.objects.filter(partition__in=span.partitions.values()).exists():
             raise ChangedMeanwhile(WorkReason.SPAN_CHANGED(span=str(span)))
-        rows = _files(span)
-        if {(r.kind, r.cluster_id, r.since, r.until, r.rows) for r in rows} != {each.key for each in planned}:
+        if _rows_by_month(span) != {piece.month: piece.rows for piece in pieces}:
             raise ChangedMeanwhile(WorkReason.SPAN_INCOMPLETE(span=str(span)))
         for kind in (*span.partitions, *span.missing):
             column = "checkpoint_id" if kind == ArchivedKind.OPERATORS else "id"
             drop_oldest(KINDS[kind].table, span.partitions.get(kind), span.end, column, kept[kind])
-        ArchivedFile.objects.filter(pk__in=[row.pk for row in rows]).update(state=ArchivedState.LIVE)
+        ArchivedFile.objects.filter(pk__in=[file.pk for file in _files(span)]).update(state=ArchivedState.LIVE)

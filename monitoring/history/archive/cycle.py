@@ -16,12 +16,13 @@ from datetime import datetime
 from pathlib import Path
 
 from django.conf import settings
-from django.db import OperationalError, connection
+from django.db import OperationalError, connection, transaction
 from django.db.models import QuerySet
 
-from monitoring.history.archive import archiving, compaction, late, location, parquet, spans
+from checkpointing.storage.layout import is_temporary
+from monitoring.history.archive import archiving, location, parquet, rewriting, spans
+from monitoring.history.archive.moving import ChangedMeanwhile, Mover
 from monitoring.history.archive.spans import Span
-from monitoring.history.archive.writing import ChangedMeanwhile
 from monitoring.models import ArchivedFile, ArchivedState
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.report import CycleReport
@@ -54,22 +55,26 @@ def look(now: datetime) -> CycleReport:
 
 def _anything_to_do(now: datetime) -> bool:
     ready = any(not spans.holds(span) for span in spans.due(now))
-    others = _gone().exists() or _old(now).exists() or late.anything_late() or compaction.next_small() is not None
+    others = _gone().exists() or _old(now).exists() or rewriting.anything_late() or rewriting.next_small() is not None
     return ready or others
 
 
 def advance(now: datetime, monotonic: Callable[[], float] = time.monotonic, budget_s: float = BUDGET_S) -> CycleReport:
     """Do work that is due until the budget is spent. Only one process works at a time; a second one returns at once."""
     until = monotonic() + budget_s
-    with _alone() as is_alone:
+
+    def is_time_left() -> bool:
+        return monotonic() < until
+
+    with _alone() as is_alone, Mover() as mover:
         if not is_alone:
             return CycleReport(left=(WorkReason.ARCHIVING_ELSEWHERE(),))
         said = [forget(now)]
         for span in spans.due(now):
             held = spans.holds(span)
-            said.append(_held(span, held) if held else _archive(span, monotonic, until))
-        if monotonic() < until:
-            said += [*late.take_up(monotonic, until), compaction.compact(monotonic, until)]
+            said.append(_held(span, held) if held else _archive(span, mover, is_time_left))
+        if is_time_left():
+            said += [*rewriting.take_up(mover, is_time_left), rewriting.merge(mover, is_time_left)]
     return CycleReport(tuple(each for each in said if each))
 
 
@@ -77,10 +82,10 @@ def _held(span: Span, why: Reason) -> Reason:
     return WorkReason.NOT_ARCHIVED_YET(what=_named(span), why=why)
 
 
-def _archive(span: Span, monotonic: Callable[[], float], until: float) -> Reason:
+def _archive(span: Span, mover: Mover, is_time_left: Callable[[], bool]) -> Reason:
     try:
-        for step in archiving.steps(span):
-            if monotonic() > until:
+        for step in archiving.steps(span, mover):
+            if not is_time_left():
                 return WorkReason.ARCHIVING(what=_named(span), step=step)
     except ChangedMeanwhile as changed:
         return WorkReason.ARCHIVING_AGAIN(what=_named(span), why=changed.reason)
@@ -120,19 +125,28 @@ def forget(now: datetime) -> Reason | None:
     """
     old = _old(now).update(state=ArchivedState.EXPIRED)
     for row in _gone()[:_AT_ONCE]:
-        _remove(row.path)
-        if row.state == ArchivedState.GOING:
-            row.delete()
-        else:
-            ArchivedFile.objects.filter(pk=row.pk).update(state=ArchivedState.REMOVED)
+        _remove(row)
     return WorkReason.FILES_REMOVED(count=old, days=settings.ARCHIVE_KEPT.days) if old else None
 
 
-def _remove(path: str) -> None:
-    """Remove the file, and its directory if only the manifest or nothing is left in it."""
-    files, place = location.files(), location.place(path)
-    files.remove_file(place)
-    directory = place.rpartition("/")[0]
+def _remove(row: ArchivedFile) -> None:
+    """Remove the file, also if it is unfinished, and its directory if only the manifest or nothing is left in it.
+
+    The row is locked, so that a process that has just written the file notices its removal, and does not use it.
+    """
+    files, place = location.files(), location.place(row.path)
+    with transaction.atomic():
+        locked = ArchivedFile.objects.select_for_update().filter(pk=row.pk, state=row.state)
+        if not locked.exists():
+            return
+        directory, _, name = place.rpartition("/")
+        unfinished = [each for each in files.names(directory) if is_temporary(each) and name in each]
+        for each in (name, *unfinished):
+            files.remove_file(f"{directory}/{each}")
+        if row.state == ArchivedState.GOING:
+            locked.delete()
+        else:
+            locked.update(state=ArchivedState.REMOVED)
     if set(files.names(directory)) <= {location.MANIFEST}:
         files.remove_tree(directory)
 

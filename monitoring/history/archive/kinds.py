@@ -31,13 +31,18 @@ _PATHS = ("external_path",)
 
 @dataclass(frozen=True)
 class Kind:
-    """An archived table. `joins` is the SQL that joins its row `k` to its job `j`; `order` is the order of a file."""
+    """An archived table.
+
+    `joins` is the SQL that joins its row `k` to its job `j`. `order` is the order of a file. Two rows with equal `same`
+    are versions of one.
+    """
 
     name: ArchivedKind
     model: type[models.Model]
     table: PartitionedTable
     joins: str
     order: tuple[str, ...]
+    same: tuple[str, ...] = ("id",)
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:  # type: ignore[type-arg]
@@ -71,6 +76,7 @@ KINDS: dict[ArchivedKind, Kind] = {
             _BY_TABLE["monitoring_checkpoint"],
             _OF_RUN,
             ("run_id", "triggered_at", "id"),
+            ("run_id", "checkpoint_id", "triggered_at"),
         ),
         Kind(
             ArchivedKind.OPERATORS,

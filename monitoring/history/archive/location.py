@@ -2,24 +2,19 @@
 
 It contains files such as
 
-    checkpoints/day=2026-08-01/cluster=3/0000-1f2e….parquet     operators/…     samples/…
+    checkpoints/cluster=3/month=2026-08/1f2e…-0.parquet     operators/…     samples/…
 
 In each directory a manifest describes the files for readers without Waymark's database.
 """
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 
 from django.conf import settings
 
-from checkpointing.storage.checksums import sha256_of
 from checkpointing.storage.files import Files
 from checkpointing.storage.locations import is_local
 from checkpointing.storage.opening import files_for
@@ -27,7 +22,6 @@ from checkpointing.storage.opening import files_for
 MANIFEST = "manifest.json"
 # The size of the local cache of whole files from remote storage. The oldest files are deleted first.
 CACHE_BYTES = 2_000_000_000
-_WRITING = ".writing"
 
 
 def files() -> Files:
@@ -38,41 +32,8 @@ def place(path: str) -> str:
     return f"{settings.ARCHIVE}/{path}"
 
 
-def directory_of(kind: str, day: date, cluster_id: int) -> str:
-    return f"{kind}/day={day.isoformat()}/cluster={cluster_id}"
-
-
-@contextmanager
-def workshop() -> Iterator[Path]:
-    """Yield a directory for new files.
-
-    If the archive is local, the directory is in it, so that a verified file is only renamed. The next call removes what
-    a killed process left there.
-    """
-    if is_local(settings.ARCHIVE):
-        files().make_directory(settings.ARCHIVE)
-        parent = Path(settings.ARCHIVE) / _WRITING
-        shutil.rmtree(parent, ignore_errors=True)
-        parent.mkdir()
-        try:
-            yield parent
-        finally:
-            shutil.rmtree(parent, ignore_errors=True)
-    else:
-        with tempfile.TemporaryDirectory(prefix="waymark-archive-") as made:
-            yield Path(made)
-
-
-def put(source: Path, path: str) -> None:
-    """Store `source` in the archive durably, and verify its checksum. Raises OSError if it cannot be stored so."""
-    target, storage = place(path), files()
-    directory = target.rpartition("/")[0]
-    storage.make_directory(directory)
-    storage.put(source, target)
-    storage.make_durable([target, directory])
-    sha256 = sha256_of(source)
-    if storage.checksum(target, sha256) != sha256:
-        raise OSError(f"{target} was written, but reading it back returned different content")
+def directory_of(kind: str, cluster_id: int, month: date) -> str:
+    return f"{kind}/cluster={cluster_id}/month={month:%Y-%m}"
 
 
 def here(path: str, sha256: str) -> Path:

@@ -1,4 +1,4 @@
-"""Write and read one Parquet file of the archive. A file in which anything is damaged is not used.
+"""Verify Parquet files of the archive. A file in which anything is damaged is not used.
 
 Reading compares the checksum of each page. The footer, which has the positions of the pages, is compared with its
 SHA-256 in the database. So a part can be read and verified without the rest of the file.
@@ -7,27 +7,21 @@ SHA-256 in the database. So a part can be read and verified without the rest of 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator
-from contextlib import closing
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
-from pyarrow import compute as pc
-from pyarrow import parquet as pq
 
 from checkpointing.storage.checksums import sha256_of
 from monitoring.history.archive import location
-from monitoring.history.archive.kinds import KINDS, Kind
-from monitoring.models import ArchivedFile, ArchivedKind
+from monitoring.models import ArchivedFile
 from monitoring.reasons.archive import ArchiveReason
 from monitoring.reasons.columns import columns
 from monitoring.reasons.reason import Reason
 
 T = TypeVar("T")
 
-ROWS_A_GROUP = 32_768
-_LEVEL = 9
 _TAIL = 8  # bytes at the end: the length of the footer, and the format's name
 
 
@@ -39,6 +33,7 @@ class Unreadable(Exception):
         super().__init__(str(self.reason))
         self.row = row
         self.why = why
+        self.limit_s: float | None = None
 
 
 class Damaged(Unreadable):
@@ -59,20 +54,6 @@ class Differs(Exception):
     def __init__(self, reason: Reason) -> None:
         super().__init__(str(reason))
         self.reason = reason
-
-
-def writer(path: Path, kind: Kind) -> pq.ParquetWriter:
-    return pq.ParquetWriter(
-        path,
-        kind.schema,
-        compression="zstd",
-        compression_level=_LEVEL,
-        use_dictionary=kind.by_dictionary,
-        column_encoding=kind.encodings,
-        write_page_checksum=True,
-        write_statistics=True,
-        store_schema=False,
-    )
 
 
 def footer_sha256(path: Path) -> str:
@@ -129,49 +110,3 @@ def _noted(row: ArchivedFile, why: Reason | str) -> Damaged:
     problem = why if isinstance(why, Reason) else why[:1000]
     ArchivedFile.objects.filter(pk=row.pk).update(**columns("problem", problem))
     return Damaged(row, why)
-
-
-def groups(path: Path, kind: Kind) -> Iterator[pa.Table]:
-    """Yield the whole file by row group."""
-    with closing(_opened(path)) as file:
-        for number in range(file.num_row_groups):
-            yield file.read_row_group(number, use_threads=False).cast(kind.schema)
-
-
-def whole(row: ArchivedFile, kind: Kind) -> pa.Table:
-    """Return the whole file after comparing it with its checksum. Raises Damaged."""
-
-    def read() -> pa.Table:
-        found = pa.concat_tables(groups(verified(row, whole=True), kind))
-        if found.num_rows != row.rows:
-            raise Differs(ArchiveReason.OTHER_ROWS(rows=found.num_rows, expected=row.rows))
-        return found
-
-    return told(row, read)
-
-
-def rows_where(row: ArchivedFile, column: str, wanted: Collection[int]) -> pa.Table:
-    """Return the rows whose `column` is one of `wanted`, with all columns, without a time limit.
-
-    It does not use the database. Raises OSError, ValueError, Differs.
-    """
-    return matching(verified(row), KINDS[ArchivedKind(row.kind)], column, wanted)
-
-
-def matching(path: Path, kind: Kind, column: str, wanted: Collection[int]) -> pa.Table:
-    """Return the rows whose `column` is one of `wanted`. Row groups that cannot contain such rows are not read."""
-    place = kind.schema.get_field_index(column)
-    with closing(_opened(path)) as file:
-        columns = [file.metadata.row_group(n).column(place) for n in range(file.num_row_groups)]
-        found = [n for n, each in enumerate(columns) if _may_have(each, wanted)]
-        read = file.read_row_groups(found, use_threads=False).cast(kind.schema)
-    return read.filter(pc.is_in(read[column], pa.array(sorted(wanted), pa.int64())))
-
-
-def _may_have(column: Any, wanted: Collection[int]) -> bool:
-    told = column.statistics
-    return told is None or not told.has_min_max or any(told.min <= value <= told.max for value in wanted)
-
-
-def _opened(path: Path) -> pq.ParquetFile:
-    return pq.ParquetFile(path, page_checksum_verification=True, memory_map=False)

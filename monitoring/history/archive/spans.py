@@ -1,4 +1,4 @@
-"""Select the time range that is archived next, check what blocks it, and divide it into files.
+"""Select the time range that is archived next, check what blocks it, and divide it into moves.
 
 A span is the oldest partition of checkpoints and operators, or of counter samples, when all of it is older than
 WAYMARK_HISTORY_KEPT. Rows in the partition `_before` stay in PostgreSQL.
@@ -6,22 +6,21 @@ WAYMARK_HISTORY_KEPT. Rows in the partition `_before` stay in PostgreSQL.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
 
 from django.conf import settings
 from django.db import connection
 
-from monitoring.history.archive.kinds import KINDS, Kind
+from monitoring.history.archive.kinds import KINDS
+from monitoring.history.archive.moving import Month
 from monitoring.history.partitions import Partition, partitions_of
 from monitoring.history.pipeline.columns import DAY as DAY_S
 from monitoring.models import ArchivedKind
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.work import WorkReason
 
-# A file has about this many rows. It is the unit that is written, verified and, after a crash, written again.
-ROWS_A_FILE = 250_000
 # Tables that are archived together. The partitions of the first one determine the time range.
 TOGETHER = ((ArchivedKind.CHECKPOINTS, ArchivedKind.OPERATORS), (ArchivedKind.SAMPLES,))
 
@@ -42,20 +41,13 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Slice:
-    """The content of one file: `rows` rows of a kind, cluster and day, from `since` to before `until`."""
+class Piece:
+    """The rows of one move: those of a partition that are of a kind, cluster and month, and the days that have any."""
 
-    kind: ArchivedKind
+    month: Month
     partition: str
-    cluster_id: int
-    day: date
-    since: datetime
-    until: datetime
+    days: tuple[date, ...]
     rows: int
-
-    @property
-    def key(self) -> tuple[str, int, datetime, datetime, int]:
-        return (str(self.kind), self.cluster_id, self.since, self.until, self.rows)
 
 
 def due(now: datetime) -> list[Span]:
@@ -148,47 +140,22 @@ def holds(span: Span) -> Reason | None:
     return None
 
 
-# --- dividing a span into files --------------------------------------------------------------------------------------
+# --- dividing a span into moves --------------------------------------------------------------------------------------
 
-_MINUTES = """
-SELECT j.cluster_id, floor(date_part('epoch', k.{key}) / 60)::bigint AS minute, count(*)
-FROM {partition} k {joins} GROUP BY 1, 2 ORDER BY 1, 2
+_DAYS = """
+SELECT j.cluster_id, (k.{key} AT TIME ZONE 'UTC')::date, count(*) FROM {partition} k {joins} GROUP BY 1, 2 ORDER BY 1, 2
 """
 
 
-def cut(span: Span) -> list[Slice]:
-    """Divide the span into slices by kind, cluster and time. Equal rows give equal slices."""
-    return [
-        each
-        for kind, partition in span.partitions.items()
-        for each in _slices(KINDS[kind], partition, _minutes(KINDS[kind], partition))
-    ]
-
-
-def _minutes(kind: Kind, partition: str) -> list[tuple[int, int, int]]:
-    """Return (cluster, minute since 1970, number of rows)."""
-    with connection.cursor() as cursor:
-        cursor.execute(_MINUTES.format(partition=partition, key=kind.table.key, joins=kind.joins))
-        return list(cursor.fetchall())
-
-
-def _slices(kind: Kind, partition: str, minutes: Sequence[tuple[int, int, int]]) -> Iterator[Slice]:
-    begun: list[tuple[int, int, int]] = []
-    for each in minutes:
-        if begun and (_belongs(each) != _belongs(begun[0]) or sum(rows for *_, rows in begun) >= ROWS_A_FILE):
-            yield _slice(kind, partition, begun)
-            begun = []
-        begun.append(each)
-    if begun:
-        yield _slice(kind, partition, begun)
-
-
-def _belongs(minute: tuple[int, int, int]) -> tuple[int, int]:
-    return minute[0], minute[1] * 60 // DAY_S
-
-
-def _slice(kind: Kind, partition: str, minutes: Sequence[tuple[int, int, int]]) -> Slice:
-    since = datetime.fromtimestamp(minutes[0][1] * 60, UTC)
-    until = datetime.fromtimestamp((minutes[-1][1] + 1) * 60, UTC)
-    rows = sum(rows for *_, rows in minutes)
-    return Slice(kind.name, partition, minutes[0][0], since.date(), since, until, rows)
+def pieces_of(span: Span) -> list[Piece]:
+    """Divide the span by kind, cluster and month."""
+    found: dict[Month, Piece] = {}
+    for kind, partition in span.partitions.items():
+        with connection.cursor() as cursor:
+            joins = KINDS[kind].joins
+            cursor.execute(_DAYS.format(partition=partition, key=KINDS[kind].table.key, joins=joins))
+            for cluster_id, day, rows in cursor.fetchall():
+                month = Month(kind, cluster_id, day.replace(day=1))
+                piece = found.get(month) or Piece(month, partition, (), 0)
+                found[month] = replace(piece, days=(*piece.days, day), rows=piece.rows + rows)
+    return list(found.values())

@@ -53,19 +53,27 @@ ROLLUPS = pa.schema(
         ("reasons", pa.string()),
     ]
 )
-_SQL = {pa.int64(): "long", pa.string(): "string", pa.bool_(): "boolean"}
+_SQL = {pa.int64(): "long", pa.int32(): "int", pa.string(): "string", pa.bool_(): "boolean"}
 
 
 def spark_schema(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} {_SQL[field.type]}" for field in schema)
+    return ", ".join(f"`{field.name}` {_type(field.type)}" for field in schema)
+
+
+def _type(kind: pa.DataType) -> str:
+    if pa.types.is_list(kind):
+        return f"array<{_type(kind.value_type)}>"
+    return "timestamp" if pa.types.is_timestamp(kind) else _SQL[kind]
 
 
 # SQL expression: the start of a failure message, without details, by which failures are counted.
-REASON = r"left(substring(failure_message from '^[^.:\n]*'), 120)"
+REASON_PATTERN, LONGEST_REASON = r"^[^.:\n]*", 120
+REASON = f"left(substring(failure_message from '{REASON_PATTERN}'), {LONGEST_REASON})"
 
-# SQL condition on a cluster's key and a time: the roll-ups of that day are final, because its checkpoints are archived
-# and PostgreSQL has only some of them.
+# SQL condition on a cluster's key and the start of an hour: the roll-ups of that day (UTC) are final, because its
+# checkpoints are archived and PostgreSQL has only some of them.
 ARCHIVED = (
     "EXISTS (SELECT FROM monitoring_archivedfile a WHERE a.kind = 'checkpoints' AND a.cluster_id = {cluster}"
-    " AND a.day = ({at} AT TIME ZONE 'UTC')::date AND a.state IN ('live', 'expired', 'removed'))"
+    " AND a.since < date_trunc('day', {at}, 'UTC') + interval '24 hours' AND a.until > date_trunc('day', {at}, 'UTC')"
+    " AND a.state IN ('live', 'expired', 'removed'))"
 )

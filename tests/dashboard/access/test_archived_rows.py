@@ -16,13 +16,13 @@ from django.urls import resolve
 
 from dashboard.access.guard import guard
 from dashboard.access.subjects import Archived, subject_of
-from monitoring.history.archive import cycle
 from monitoring.models import Account, ArchivedFile, Checkpoint, Grant, Job, OperatorCheckpoint
 from tests.monitoring.conftest import Rows
-from tests.monitoring.history.archive_rows import NOW, TOLD, fill
+from tests.monitoring.history.archive_rows import TOLD, advance, fill
 from tests.monitoring.history.conftest import Pipeline, archive, dsn_file, old, pipeline
 
 __all__ = ["archive", "dsn_file", "old", "pipeline"]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def archived_rows(old: Rows, pipeline: Pipeline, settings: Any) -> ArchivedRows:
     checkpoint = Checkpoint.objects.get(run__job=job, checkpoint_id=2)
     operator = OperatorCheckpoint.objects.get(checkpoint=checkpoint, name="source")
     pipeline.run()
-    assert cycle.advance(NOW) == TOLD
+    assert advance() == TOLD
     assert not Checkpoint.objects.filter(pk=checkpoint.pk).exists()
     return ArchivedRows(job, neighbour, stranger, checkpoint.pk, operator.pk)
 

@@ -13,18 +13,20 @@ from django.test import Client
 
 from dashboard.access.subjects import Absent, Archived, subject_of
 from dashboard.queries.history import ArchiveUnreadable, Cursor
-from monitoring.history.archive import cycle, reading
+from monitoring.history.archive import reading
+from monitoring.history.pipeline import moving
 from monitoring.history.quantiles import NotRolledUp, quantiles
 from monitoring.models import ArchivedFile, Checkpoint, Run
 from monitoring.reasons.archive import ArchiveReason
 from monitoring.savepoints.storage_threads import STORAGE_THREADS
 from tests.monitoring.conftest import Rows
-from tests.monitoring.history.archive_rows import NOW, OLD, TOLD, fill
+from tests.monitoring.history.archive_rows import NOW, OLD, TOLD, advance, fill
 from tests.monitoring.history.conftest import Pipeline, archive, dsn_file, old, pipeline
 from tests.waiting import eventually
 
 __all__ = ["archive", "dsn_file", "old", "pipeline"]
-KEPT, LOST = OLD + timedelta(hours=20), OLD + timedelta(hours=1)  # on two days, whose rows are in two files
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+KEPT = OLD + timedelta(hours=20)  # after all old checkpoints
 
 
 @pytest.fixture
@@ -70,7 +72,7 @@ def test_archived_checkpoints_have_the_same_json(api: Any, viewer: Client, run: 
         ]
 
     before = told()
-    assert cycle.advance(NOW) == TOLD
+    assert advance() == TOLD
     assert not Checkpoint.objects.filter(pk=one.pk).exists()
     assert told() == before
 
@@ -89,26 +91,27 @@ def test_archived_checkpoints_have_the_same_json(api: Any, viewer: Client, run: 
 
 
 def test_damaged_or_missing_file_is_named_and_other_rows_are_shown(
-    api: Any, viewer: Client, operator: Client, run: Run, archive: Path
+    api: Any, viewer: Client, operator: Client, run: Run, archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = Checkpoint.objects.get(run=run, checkpoint_id=7)
-    cycle.advance(NOW)
-    lost = ArchivedFile.objects.get(kind="checkpoints", day=LOST.date(), runs__contains=[run.pk])
+    monkeypatch.setattr(moving, "ROWS_A_FILE", 40)
+    advance()
+    lost, kept = ArchivedFile.objects.filter(kind="checkpoints", runs__contains=[run.pk]).order_by("since")
     where = archive / lost.path
     whole = where.read_bytes()
     where.write_bytes(whole[:400] + bytes([whole[400] ^ 1]) + whole[401:])
 
     listing = f"/jobs/{run.job_id}/checkpoints"
-    answer = api.get(listing, until=KEPT.isoformat()).json()
-    assert {item["triggered_at"][:10] for item in answer["items"]} == {KEPT.date().isoformat()}
-    assert f"Checkpoints of 2026-08-13 cannot be read from the archive: {lost.path}" in answer["unreadable"][0]
-    page = viewer.get(f"/jobs/{run.job_id}/history/", {"before": f"{KEPT.isoformat()}_0"}).content.decode()
-    assert "Checkpoints of 2026-08-13 cannot be read from the archive" in page
+    answer = api.get(listing, until=KEPT.isoformat(), limit=100).json()
+    assert [item["id"] for item in answer["items"]] == list(range(kept.greatest_id, kept.least_id - 1, -1))
+    assert f"Checkpoints of 2026-08 cannot be read from the archive: {lost.path}" in answer["unreadable"][0]
+    page = viewer.get(f"/jobs/{run.job_id}/history/", {"before": f"{kept.since.isoformat()}_0"}).content.decode()
+    assert "Checkpoints of 2026-08 cannot be read from the archive" in page
     assert operator.get(f"/checkpoints/{one.pk}/").status_code == 503
     part = operator.get(f"/checkpoints/{one.pk}/", headers={"HX-Request": "true"})
     assert (part.status_code, "cannot be read from the archive" in part.content.decode()) == (200, True)
     assert "<html" not in part.content.decode()
-    with pytest.raises(ArchiveUnreadable, match="2026-08-13"):
+    with pytest.raises(ArchiveUnreadable, match="2026-08 cannot be read"):
         b"".join(viewer.get(f"/jobs/{run.job_id}/download/history.csv").streaming_content)
 
     where.unlink()
@@ -146,9 +149,9 @@ def test_unresponsive_storage_is_reported_and_postgresql_rows_are_shown(
     api: Any, viewer: Client, operator: Client, run: Run, settings, mute: str
 ) -> None:
     one = Checkpoint.objects.get(run=run, checkpoint_id=7)
-    cycle.advance(NOW)
+    advance()
     settings.ARCHIVE = mute
-    silence = "The storage of the archive did not answer within 0.3 s. Checkpoints of 2026-08-14 and other archived"
+    silence = "The storage of the archive did not answer within 0.3 s. Checkpoints of 2026-08 and other archived"
     before = f"{(NOW - timedelta(minutes=90)).isoformat()}_0"
 
     page = viewer.get(f"/jobs/{run.job_id}/history/", {"before": before})

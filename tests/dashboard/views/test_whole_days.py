@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from monitoring.history.archive import cycle
 from monitoring.history.forgetting import forget
 from monitoring.models import Job
 from tests.monitoring.conftest import Rows
-from tests.monitoring.history.archive_rows import NOW, OLD, TOLD, fill
+from tests.monitoring.history.archive_rows import NOW, OLD, TOLD, advance, fill
 from tests.monitoring.history.conftest import Pipeline, archive, dsn_file, old, pipeline
 
 __all__ = ["archive", "dsn_file", "old", "pipeline"]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 SAID = "Only whole UTC days are shown: hourly roll-ups are kept for 45 days."
 # Sixty checkpoints from noon on 13 August, of which six failed: 33 completed on the 13th and 21 on the 14th.
 PART = {"since": (OLD + timedelta(hours=2)).isoformat(), "until": (OLD + timedelta(hours=4)).isoformat()}
@@ -42,7 +42,7 @@ def test_hours_alone_are_no_loss_while_the_checkpoints_are_there(viewer: Client,
 
 def test_what_is_archived_is_told_by_whole_days(viewer: Client, job: Job, archive: Path) -> None:
     forget(NOW)
-    assert cycle.advance(NOW) == TOLD
+    assert advance() == TOLD
     shown = get(viewer, job, "summary/", PART)
     assert shown.context["summary"].completed == 33
     assert SAID in shown.content.decode()
@@ -58,7 +58,7 @@ def test_what_is_archived_is_told_by_whole_days(viewer: Client, job: Job, archiv
 
 def test_a_lost_archive_changes_nothing_of_it(viewer: Client, job: Job, archive: Path) -> None:
     forget(NOW)
-    cycle.advance(NOW)
+    advance()
     for file in archive.rglob("*.parquet"):
         file.unlink()
     assert get(viewer, job, "summary/", PART).context["summary"].completed == 33

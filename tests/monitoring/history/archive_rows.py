@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from django.conf import settings
 from django.db import connection, transaction
+from pyarrow import compute as pc
+from pyarrow import parquet as pq
 
+from checkpointing.storage.checksums import sha256_of
 from monitoring.history import partitions
-from monitoring.history.archive import parquet
+from monitoring.history.archive import cycle, location, parquet, reading
 from monitoring.history.archive.kinds import KINDS
-from monitoring.models import ArchivedFile, ArchivedState, Checkpoint, CounterSample, OperatorCheckpoint, Run
+from monitoring.models import (
+    ArchivedFile,
+    ArchivedKind,
+    ArchivedState,
+    Checkpoint,
+    CounterSample,
+    OperatorCheckpoint,
+    Run,
+)
+from monitoring.reasons.report import CycleReport
 from monitoring.reasons.work import WorkReason
 from tests.monitoring.conftest import Rows
 from tests.monitoring.reported import done
@@ -78,6 +94,11 @@ def _operator(checkpoint: Checkpoint, name: str) -> OperatorCheckpoint:
     )
 
 
+def advance() -> CycleReport:
+    """Archive what is due, however long that takes on this machine."""
+    return cycle.advance(NOW, budget_s=3600)
+
+
 def everything() -> dict[str, list[tuple[Any, ...]]]:
     """Return all rows by kind, from PostgreSQL and from the archive's valid files, including duplicates."""
     found = {}
@@ -87,21 +108,68 @@ def everything() -> dict[str, list[tuple[Any, ...]]]:
             rows = [tuple(row) for row in cursor.fetchall()]
         for file in ArchivedFile.objects.filter(kind=kind.name, state=ArchivedState.LIVE):
             path = parquet.checked(file, whole=True)
-            rows += [row for table in parquet.groups(path, kind) for row in _as_read(table)]
+            rows += _as_read(reading.rows_of(path, kind))
         found[str(kind.name)] = sorted(rows, key=lambda row: row[0])
     return found
 
 
 def _as_read(table: pa.Table) -> list[tuple[Any, ...]]:
     """Return the table's rows, with times as microseconds."""
+    return [tuple(row.values()) for row in table.cast(_whole(table.schema)).to_pylist()]
+
+
+def _whole(schema: pa.Schema) -> pa.Schema:
+    """Return the schema with times as whole numbers."""
 
     def whole(kind: pa.DataType) -> pa.DataType:
         if pa.types.is_list(kind):
             return pa.list_(whole(kind.value_type))
         return pa.int64() if pa.types.is_timestamp(kind) else kind
 
-    schema = pa.schema([(field.name, whole(field.type)) for field in table.schema])
-    return [tuple(row.values()) for row in table.cast(schema).to_pylist()]
+    return pa.schema([(field.name, whole(field.type)) for field in schema])
+
+
+def move(name: ArchivedKind, runs: Sequence[Run], month: date) -> ArchivedFile:
+    """Move the rows of these runs and this month from PostgreSQL to one file, which has a row group for ten rows each.
+
+    So a month can have several files that overlap in time.
+    """
+    kind, following = KINDS[name], (month + timedelta(days=31)).replace(day=1)
+    numbers = _whole(kind.schema)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT {kind.selected} FROM {kind.table.name} k {kind.joins}"
+            f" WHERE r.id = ANY(%s) AND k.{kind.table.key} >= %s AND k.{kind.table.key} < %s"
+            f" ORDER BY {', '.join(f'k.{column}' for column in kind.order)}",
+            [[run.pk for run in runs], month, following],
+        )
+        columns = zip(*cursor.fetchall(), strict=True)
+        arrays = [pa.array(column, each.type) for column, each in zip(columns, numbers, strict=True)]
+        table = pa.table(arrays, schema=numbers).cast(kind.schema)
+        cursor.execute(f"DELETE FROM {kind.table.name} WHERE id = ANY(%s)", [table["id"].to_pylist()])
+    directory = location.directory_of(name, runs[0].job.cluster_id, month)
+    made = Path(settings.ARCHIVE) / directory / f"{uuid.uuid4().hex}.parquet"
+    made.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, made, row_group_size=10, write_page_checksum=True, store_schema=False, use_dictionary=False)
+    at, ids = (pc.min_max(table[column]).as_py() for column in (kind.table.key, "id"))
+    by_run = table["run_id"].value_counts().to_pylist() if "run_id" in table.column_names else []
+    return ArchivedFile.objects.create(
+        kind=name,
+        cluster_id=runs[0].job.cluster_id,
+        month=month,
+        since=at["min"],
+        until=at["max"] + timedelta(microseconds=1),
+        path=f"{directory}/{made.name}",
+        rows=table.num_rows,
+        size=made.stat().st_size,
+        sha256=sha256_of(made),
+        footer_sha256=parquet.footer_sha256(made),
+        least_id=ids["min"],
+        greatest_id=ids["max"],
+        runs=[each["values"] for each in by_run],
+        rows_by_run=[each["counts"] for each in by_run],
+        state=ArchivedState.LIVE,
+    )
 
 
 def take_partitions_back() -> None:

@@ -15,6 +15,7 @@ from django.db import connection
 from django.utils import timezone
 from psycopg import sql
 
+from monitoring.history.archive.moving import Mover
 from monitoring.history.partitions import cover
 from monitoring.history.pipeline.changes import CheckpointChangesReader
 from monitoring.history.pipeline.checkpoints import checkpoints_of, connected
@@ -107,6 +108,12 @@ def dsn_file(transactional_db: None, tmp_path: Path) -> Path:
 @pytest.fixture
 def pipeline(dsn_file: Path) -> Pipeline:
     return Pipeline(dsn_file)
+
+
+@pytest.fixture
+def mover() -> Iterator[Mover]:
+    with Mover() as made:
+        yield made
 
 
 @pytest.fixture

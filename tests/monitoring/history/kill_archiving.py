@@ -22,17 +22,22 @@ django.setup()
 
 from django.conf import settings  # noqa: E402
 
-from monitoring.history.archive import archiving, compaction, cycle, late, spans  # noqa: E402
+from monitoring.history.archive import archiving, cycle, rewriting, spans  # noqa: E402
+from monitoring.history.archive.moving import Mover  # noqa: E402
+from monitoring.history.pipeline import moving  # noqa: E402
 from monitoring.models import Checkpoint, Rollup  # noqa: E402
 from tests.monitoring.history.archive_rows import NOW, OLD, everything  # noqa: E402
 
-ROWS_A_FILE = 8
+ROWS_A_FILE = 4
 OF_A_KIND = 2  # kills per kind of step, such as one for each of the first two files
 
 
 def late_steps() -> Iterator[str]:
-    for day in late._days():
-        yield from (f"{day}: {step}" for step in late.steps(day))
+    with Mover() as mover:
+        for late in rewriting.late_months({OLD.date()}):
+            yield from (f"{late.month.month}: {step}" for step in rewriting.steps(late, mover))
+        yield "forget the touches"
+        rewriting.take_up(mover, lambda: True)
     yield "forget what was replaced"
     cycle.forget(NOW)
 
@@ -52,10 +57,12 @@ def late_digest() -> str:
 def steps() -> Iterator[str]:
     yield "forget"
     cycle.forget(NOW)
-    for span in spans.due(NOW):
-        yield from (f"{span}: {step}" for step in archiving.steps(span))
-    while (small := compaction.next_small()) is not None:
-        yield from (f"merged {small.kind} of {small.day}: {step}" for step in compaction.steps(small))
+    with Mover() as mover:
+        for span in spans.due(NOW):
+            yield from (f"{span}: {step}" for step in archiving.steps(span, mover))
+        moving.ROWS_A_FILE, rewriting._is_complete = 500_000, lambda month: True  # as if it were September
+        while (small := rewriting.next_small()) is not None:
+            yield from (f"merged {small.kind}: {step}" for step in rewriting.merging(small, mover))
     yield "forget what was merged"
     cycle.forget(NOW)
 
@@ -90,7 +97,7 @@ STEPS, DIGEST = (late_steps, late_digest) if "late" in sys.argv[2:] else (steps,
 
 
 def main() -> None:
-    settings.ARCHIVE, spans.ROWS_A_FILE = sys.argv[1], ROWS_A_FILE
+    settings.ARCHIVE, moving.ROWS_A_FILE = sys.argv[1], ROWS_A_FILE
     place, done = Path(sys.argv[1] + ".step"), set[str]()
 
     def try_once() -> None:

@@ -37,7 +37,7 @@ def cluster(tmp_path: Path, java_home: Path) -> Iterator[StandaloneCluster]:
     directory.mkdir()
     started = StandaloneCluster(directory, any_free())
     try:
-        started.start(workers=2)
+        started.start(workers=2, memory="1100m")  # Spark's default for an executor is 1 GB
         yield started
     finally:
         started.stop()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from monitoring import broker
-from monitoring.models import Tick
+from monitoring.models import ArchivedFile, Tick
 from monitoring.selfwatch.own_facts import Database, Queue, Unavailable, gather
 
 
@@ -48,6 +50,26 @@ def test_any_number_of_clusters_and_jobs_is_the_same_number_of_queries(rows, red
     for _ in range(10):
         rows.run(rows.job(rows.cluster()))
     assert asked() == before <= 6
+
+
+def test_days_of_files_that_overlap_are_counted_once(rows, redis, now):
+    ranges = {"a": (3, 5), "b": (4, 8), "removed": (1, 2)}
+    for path, (first, end) in ranges.items():
+        ArchivedFile.objects.create(
+            kind="checkpoints",
+            cluster_id=1,
+            month=date(2026, 8, 1),
+            since=datetime(2026, 8, first, 7, tzinfo=UTC),
+            until=datetime(2026, 8, end, tzinfo=UTC),
+            path=path,
+            rows=1,
+            size=10,
+            least_id=1,
+            greatest_id=1,
+            state="removed" if path == "removed" else "live",
+        )
+    archive = gather(now).stored.archive
+    assert (archive.days, archive.since, archive.files, archive.bytes) == (5, date(2026, 8, 3), 2, 20)
 
 
 def test_an_unreachable_redis_is_a_fact(db, settings):

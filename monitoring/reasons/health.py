@@ -101,5 +101,6 @@ class TaskName(ReasonCode):
     KEEP_HISTORY_PIPELINE = "task.keep-history-pipeline", _("keep history pipeline")
     KEEP_PARTITIONS = "task.keep-partitions", _("keep partitions")
     KEEP_PROGRAMS = "task.keep-programs", _("keep programs")
+    MEASURE_OBJECTIVES = "task.measure-objectives", _("measure objectives")
     PING_DEAD_MAN = "task.ping-dead-man", _("ping dead man")
     POLL_CLUSTERS = "task.poll-clusters", _("poll clusters")

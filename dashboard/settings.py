@@ -330,6 +330,10 @@ HOURS_KEPT = timedelta(days=_hours_kept) if _hours_kept else None  # None: histo
 HISTORY_PIPELINE = env.bool("WAYMARK_HISTORY_PIPELINE", False)
 HISTORY_EVERY_S = env.int("WAYMARK_HISTORY_EVERY", 60, validate=validate.Range(min=1, max=3600)) or 60
 
+# Configuration as YAML: the directory of the secrets that it may name, and the inventory file that workers apply.
+CODE_SECRETS = env.str("WAYMARK_CODE_SECRETS", "")
+INVENTORY = env.str("WAYMARK_INVENTORY", "")
+
 # The job manager that `up` starts, and the token that it requires. It is registered as a cluster.
 EMBEDDED_CLUSTER_URL = env.str("WAYMARK_EMBEDDED_CLUSTER_URL", "")
 JOBMANAGER_TOKEN = _text("WAYMARK_JOBMANAGER_TOKEN", "")

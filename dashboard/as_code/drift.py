@@ -1,0 +1,24 @@
+"""Drift: what was changed since a YAML text was applied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dashboard.access.roles import Role
+from dashboard.as_code.base import Plan
+from dashboard.as_code.plan import plan
+from monitoring.models import AppliedText
+
+
+@dataclass(frozen=True)
+class Drift:
+    """`plan` has the changes that applying the same text again would make."""
+
+    applied: AppliedText
+    plan: Plan
+
+
+def drifts(role: Role) -> list[Drift]:
+    """Return the drift from each applied text, as far as the role may see its sections."""
+    applied = AppliedText.objects.exclude(applied_at=None).order_by("source")
+    return [Drift(each, plan(each.text, role, lenient=True)) for each in applied]

@@ -51,7 +51,7 @@ _FIELDS = {
 }
 
 # Actors that are no accounts. The audit log stores these names.
-_IDENTITIES = {gettext_noop("waymark"), gettext_noop("anonymous"), gettext_noop("manage.py")}
+_IDENTITIES = {gettext_noop("waymark"), gettext_noop("anonymous"), gettext_noop("manage.py"), gettext_noop("inventory")}
 Details = dict[str, Any]
 _ACTIONS: dict[str, StrOrPromise | Callable[[Details], StrOrPromise]] = {
     "code.apply": lambda details: (

@@ -20,5 +20,7 @@ class Drift:
 
 def drifts(role: Role) -> list[Drift]:
     """Return the drift from each applied text, as far as the role may see its sections."""
-    applied = AppliedText.objects.exclude(applied_at=None).order_by("source")
+    applied = AppliedText.objects.exclude(applied_at=None, problems=[]).order_by("source")
+    if role < Role.ADMIN:
+        applied = applied.filter(source="")  # the inventory file has only clusters
     return [Drift(each, plan(each.text, role, lenient=True)) for each in applied]

@@ -16,6 +16,7 @@ from dashboard.as_code.base import Change, Plan
 from dashboard.as_code.drift import drifts
 from dashboard.as_code.export import export
 from dashboard.as_code.plan import plan
+from monitoring.models import AppliedText
 
 
 class Command(BaseCommand):
@@ -63,15 +64,13 @@ class Command(BaseCommand):
     def _drift(self) -> None:
         found = drifts(Role.ADMIN)
         for drift in found:
-            where = f" from {drift.applied.source}" if drift.applied.source else ""
-            at = f"{drift.applied.applied_at:%Y-%m-%d %H:%M:%S} UTC"
-            self.stdout.write(f"Applied by {drift.applied.applied_by} at {at}{where}:")
-            self._print_changes(drift.plan.changes, "No drift.")
-            for problem in drift.plan.problems:
+            self.stdout.write(_applied_text(drift.applied))
+            for problem in (*drift.applied.problems, *drift.plan.problems):
                 self.stdout.write(f"! {problem}")
+            self._print_changes(drift.plan.changes, "No drift.")
         if not found:
             self.stdout.write("No YAML has been applied yet.")
-        if any(not drift.plan.is_empty or drift.plan.problems for drift in found):
+        if any(drift.plan.changes or drift.plan.problems or drift.applied.problems for drift in found):
             sys.exit(1)
 
     def _print_changes(self, changes: list[Change], nothing: str) -> None:
@@ -79,6 +78,13 @@ class Command(BaseCommand):
             self.stdout.write(line)
         if not changes:
             self.stdout.write(nothing)
+
+
+def _applied_text(applied: AppliedText) -> str:
+    where = f" from {applied.source}" if applied.source else ""
+    if applied.applied_at is None:
+        return f"Not applied yet{where}:"
+    return f"Applied by {applied.applied_by} at {applied.applied_at:%Y-%m-%d %H:%M:%S} UTC{where}:"
 
 
 def lines_of(change: Change) -> list[str]:

@@ -301,7 +301,7 @@ CELERY_BEAT_SCHEDULE = {
     "history": _every("monitoring.tasks.keep_history_pipeline", 15.0),
     "state": _every("monitoring.tasks.answer_state_reads", 2.0),
     "job-defaults": _every("monitoring.tasks.apply_job_defaults", 30.0),
-    "inventory": _every("dashboard.tasks.apply_inventory", 10.0),
+    "inventory": _every("dashboard.tasks.apply_inventory", 15.0),
     "dead-man": _every("monitoring.tasks.ping_dead_man", 60.0),
 }
 

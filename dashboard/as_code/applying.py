@@ -32,11 +32,14 @@ def apply(text: str, role: Role, by: str, now: datetime, *, prune: bool = False)
     Raises:
         NotApplied: The text has problems.
     """
+    # The lock makes a second user wait, whose plan then starts from the result.
+    row, _ = AppliedText.objects.select_for_update().get_or_create(source="")
     made = plan(text, role)
     if made.problems:
         raise NotApplied(made)
     changes = carry_out(made, by, now, prune=prune)
-    AppliedText.objects.update_or_create(source="", defaults={"text": text, "applied_at": now, "applied_by": by})
+    row.text, row.applied_at, row.applied_by = text, now, by
+    row.save()
     return changes
 
 

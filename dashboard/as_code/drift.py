@@ -17,6 +17,11 @@ class Drift:
     applied: AppliedText
     plan: Plan
 
+    @property
+    def extra(self) -> list[str]:
+        """Return what the sections of the text do not have. Others than the inventory file may add clusters."""
+        return [] if self.applied.source else [step.change.what for step in self.plan.removals]
+
 
 def drifts(role: Role) -> list[Drift]:
     """Return the drift from each applied text, as far as the role may see its sections."""

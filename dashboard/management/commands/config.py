@@ -68,6 +68,8 @@ class Command(BaseCommand):
             for problem in (*drift.applied.problems, *drift.plan.problems):
                 self.stdout.write(f"! {problem}")
             self._print_changes(drift.plan.changes, "No drift.")
+            for extra in drift.extra:
+                self.stdout.write(f"Not in the YAML: {extra}")
         if not found:
             self.stdout.write("No YAML has been applied yet.")
         if any(drift.plan.changes or drift.plan.problems or drift.applied.problems for drift in found):

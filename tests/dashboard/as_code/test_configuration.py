@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 from pytest_django import Settings
@@ -275,7 +277,7 @@ def test_secrets_are_kept_or_read_from_a_named_file(now: datetime, tmp_path: Pat
         assert plan(text.replace("east-token", bad), Role.ADMIN).problems
 
 
-def test_defaults_reach_jobs_without_an_entry_and_spare_own_settings(now: datetime) -> None:
+def test_defaults_reach_jobs_without_an_entry_and_spare_own_settings(operator: Client, now: datetime) -> None:
     cluster = make.make_cluster(now, "east", labels={"env": "prod"})
     free = Job.objects.create(cluster=cluster, name="free")
     own = Job.objects.create(cluster=cluster, name="own", savepoint_interval_s=600, labels={"env": "dev"})
@@ -286,6 +288,8 @@ def test_defaults_reach_jobs_without_an_entry_and_spare_own_settings(now: dateti
     }
     act(text, now)
     assert what(text) == {}
+    shown = operator.get(reverse("job-configuration", args=[free.pk])).content.decode()
+    assert "From the default settings for jobs with these labels: " in shown
     free.refresh_from_db()
     own.refresh_from_db()
     assert (free.savepoint_interval_s, free.auto_restart) == (21_600, True)
@@ -351,6 +355,13 @@ def test_drift_names_what_changed_since_the_text_was_applied(operator: Client, n
     page = operator.get(reverse("as-code")).content.decode()
     assert "applied by olga" in page
     assert "7 → 5" in page
+    with pytest.raises(SystemExit):
+        call_command("config", "drift", stdout=(printed := StringIO()))
+    assert "~ job flights of cluster east\n    savepoints_kept: 7 → 5\n" in printed.getvalue()
+    Job.objects.update(savepoints_kept=5)
+    make.make_job(Cluster.objects.get(), "added since")
+    call_command("config", "drift", stdout=(printed := StringIO()))
+    assert "No drift.\nNot in the YAML: the settings of job added since of cluster east\n" in printed.getvalue()
 
 
 def test_a_plan_writes_nothing(now: datetime, vera: User) -> None:

@@ -37,6 +37,10 @@ _FIELDS = {
     "restart_on_lost": _("restart when lost"),
     "restore_from": _("restored from"),
     "savepoint_schedule": _("savepoint schedule"),
+    "savepoint_interval_s": _("savepoint interval"),
+    "savepoint_cron": _("cron expression of savepoints"),
+    "run_cron": _("cron expression of runs"),
+    "savepoint_quiet": _("no savepoints between"),
     "savepoint_time_zone": _("time zone"),
     "run_schedule": _("run schedule"),
     "run_time_zone": _("time zone of the run schedule"),
@@ -53,9 +57,12 @@ _FIELDS = {
 }
 
 # Actors that are no accounts. The audit log stores these names.
-_IDENTITIES = {gettext_noop("waymark"), gettext_noop("anonymous"), gettext_noop("manage.py")}
+_IDENTITIES = {gettext_noop("waymark"), gettext_noop("anonymous"), gettext_noop("manage.py"), gettext_noop("inventory")}
 Details = dict[str, Any]
 _ACTIONS: dict[str, StrOrPromise | Callable[[Details], StrOrPromise]] = {
+    "code.apply": lambda details: (
+        _("applied the configuration: %(changes)s") % {"changes": details.get("changes", "nothing")}
+    ),
     "cluster.add": _("added the cluster"),
     "cluster.archive": _("removed the cluster and kept the history of its jobs"),
     "cluster.change": lambda details: (
@@ -88,6 +95,13 @@ _ACTIONS: dict[str, StrOrPromise | Callable[[Details], StrOrPromise]] = {
     "incident.note": _("added a note to the incident"),
     "job.automation": lambda details: (
         _("changed the automation: %(changes)s") % {"changes": _changes(details.get("now"))}
+    ),
+    "default.add": _("added default settings for jobs with these labels"),
+    "default.change": _("changed default settings for jobs with these labels"),
+    "default.remove": _("removed default settings for jobs with these labels"),
+    "job.add": _("added the job before its first run"),
+    "job.defaults": lambda details: (
+        _("applied default settings to the job: %(changes)s") % {"changes": _changes(details.get("now"))}
     ),
     "job.cancel": _("requested the cancellation of the job"),
     "job.cancel-taken": _("canceled the job"),

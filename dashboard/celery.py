@@ -46,5 +46,5 @@ class WorkerHeartbeat(StartStopStep):  # type: ignore[misc]
 setup_logging.connect(prevent_logging_setup)
 app = Celery("waymark")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.autodiscover_tasks(["monitoring"])
+app.autodiscover_tasks(["monitoring", "dashboard"])
 app.steps["worker"].add(WorkerHeartbeat)

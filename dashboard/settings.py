@@ -307,6 +307,8 @@ CELERY_BEAT_SCHEDULE = {
     "archive": _every("monitoring.tasks.archive_history", 600.0),
     "history": _every("monitoring.tasks.keep_history_pipeline", 15.0),
     "state": _every("monitoring.tasks.answer_state_reads", 2.0),
+    "job-defaults": _every("monitoring.tasks.apply_job_defaults", 30.0),
+    "inventory": _every("dashboard.tasks.apply_inventory", 15.0),
     "dead-man": _every("monitoring.tasks.ping_dead_man", 60.0),
 }
 
@@ -338,6 +340,10 @@ HOURS_KEPT = timedelta(days=_hours_kept) if _hours_kept else None  # None: histo
 # Whether a job of the embedded job manager computes roll-ups, and its interval: monitoring/history_job.py.
 HISTORY_PIPELINE = env.bool("WAYMARK_HISTORY_PIPELINE", False)
 HISTORY_EVERY_S = env.int("WAYMARK_HISTORY_EVERY", 60, validate=validate.Range(min=1, max=3600)) or 60
+
+# Configuration as YAML: the directory of the secrets that it may name, and the inventory file that workers apply.
+CODE_SECRETS = env.str("WAYMARK_CODE_SECRETS", "")
+INVENTORY = env.str("WAYMARK_INVENTORY", "")
 
 # The job manager that `up` starts, and the token that it requires. It is registered as a cluster.
 EMBEDDED_CLUSTER_URL = env.str("WAYMARK_EMBEDDED_CLUSTER_URL", "")

@@ -4,6 +4,7 @@ from django.views.i18n import set_language
 
 from dashboard.api.document import api
 from dashboard.views import (
+    as_code,
     audit,
     automation,
     backtests,
@@ -33,7 +34,6 @@ from dashboard.views import (
     restarts,
     retention,
     rules,
-    rules_as_code,
     runbooks,
     runs,
     saved_views,
@@ -101,8 +101,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("checkpoints/<int:pk>/", checkpoints.checkpoint, name="checkpoint"),
     path("operators/<int:pk>/", checkpoints.operator, name="operator"),
     path("rules/", rules.rules, name="rules"),
-    path("rules/code/", rules_as_code.as_code, name="rules-as-code"),
-    path("rules/code.yaml", rules_as_code.download, name="rules-download"),
     path("rules/new/", rules.choose_kind, name="rule-kinds"),
     path("rules/new/<slug:kind>/", rules.new_rule, name="rule-new"),
     path("rules/sentence/<slug:kind>/", backtests.sentence, name="rule-sentence"),
@@ -180,6 +178,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("tokens/<int:pk>/revoke/", users.revoke_token, name="user-token-revoke"),
     path("me/tokens/", tokens.tokens, name="tokens"),
     path("me/tokens/<int:pk>/revoke/", tokens.revoke, name="token-revoke"),
+    path("code/", as_code.as_code, name="as-code"),
+    path("code.yaml", as_code.download, name="code-download"),
     path("audit/", audit.audit, name="audit"),
     path("audit/entries.csv", audit.audit_csv, name="audit-csv"),
     path("api/v1/", api.urls),

@@ -139,6 +139,16 @@ def advance_recovery() -> CycleReport:
 
 @shared_task
 @recorded
+def apply_job_defaults() -> CycleReport | None:
+    from monitoring import audit
+    from monitoring.job_defaults import apply_defaults
+
+    count = apply_defaults(audit.AUTOMATION, clock.now())
+    return CycleReport((WorkReason.DEFAULTS_APPLIED(count=count),)) if count else None
+
+
+@shared_task
+@recorded
 def ping_dead_man() -> CycleReport | None:
     from monitoring.selfwatch.dead_man import ping
 

@@ -59,7 +59,7 @@ WITHOUT_SECTION = (
     # decisions of the retention, and texts of schedules
     *("savepoints.keeps-*", "savepoints.job-keeps-all", "savepoints.among-newest", "savepoints.younger"),
     *("savepoints.outlasted", "savepoints.not-ours", "savepoints.by-hand", "savepoints.sentence"),
-    *("savepoints.no-schedule", "savepoints.every", "savepoints.cron"),
+    *("savepoints.no-schedule", "savepoints.every", "savepoints.cron", "savepoints.quieted"),
     # refused requests, whose text says what is allowed
     *("alerts.maintenance", "alerts.of-*", "state-reads.checkpoint", "state-reads.savepoint"),
     *("automation.*-needed", "automation.why-too-long", "recovery.bad-*", "recovery.name-needed"),

@@ -67,7 +67,7 @@ ADMIN_ROUTES = ("clusters", "jobs/<int:job_id>/programs")
 # These belong to the account that sends the request.
 OWN_ROUTES = ("views",)
 # These concern all jobs, so only accounts that may see all jobs may see them.
-GLOBAL_ROUTES = ("audit", "channels", "health/page", "mail", "rules/code", "runbooks")
+GLOBAL_ROUTES = ("audit", "channels", "health/page", "mail", "code", "runbooks")
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from django.db import transaction
 from dashboard.forms.automation import AutomationForm
 from dashboard.forms.retention import RetentionForm
 from monitoring import audit
+from monitoring.job_defaults import record_own
 from monitoring.recovery.run_schedule import set_run_schedule
 from monitoring.savepoints.schedule import set_schedule
 
@@ -25,6 +26,7 @@ def save_automation(form: AutomationForm, by: str, now: datetime) -> None:
         set_schedule(changed, form.timetable, by, now)
     if form.run_schedule_changed:
         set_run_schedule(changed, form.run_timetable, by, now)
+    record_own(changed, form.changed_data)
     was, is_now = _difference(form)
     audit.record(by, "job.automation", f"job {changed.name}", changed.automation_note, was=was, now=is_now)
 
@@ -33,7 +35,9 @@ def save_automation(form: AutomationForm, by: str, now: datetime) -> None:
 def save_retention(form: RetentionForm, by: str) -> None:
     """Save the retention from a valid form, and write an audit entry with the differences."""
     was, now = _difference(form)
-    form.save(commit=False).save(update_fields=form.Meta.fields)
+    changed = form.save(commit=False)
+    changed.save(update_fields=form.Meta.fields)
+    record_own(changed, form.changed_data)
     audit.record(by, "savepoint.retention", f"job {form.instance.name}", "", was=was, now=now)
 
 

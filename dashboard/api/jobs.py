@@ -54,6 +54,7 @@ class AutomationIn(Body):
     pause_lasts: Span = None
     labels: dict[str, str] = {}
     savepoint_schedule: str = Field("", description="For example 1 h, or 0 3 * * *. Empty: no schedule.")
+    savepoint_quiet: str = Field("", description="Hours without scheduled savepoints, for example 22:00-06:00.")
     savepoint_time_zone: str = "UTC"
     run_schedule: str = Field(
         "", description="When the job is run again, for example 0 3 * * *. Empty: on request only."

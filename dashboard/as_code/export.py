@@ -1,50 +1,37 @@
-"""Export all rules, channels and objectives as YAML.
-
-Entries and keys are sorted, so that exports differ only by changes.
-"""
+"""Export the configuration as YAML, with sorted entries and keys, so that exports differ only by changes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import yaml
 
-from dashboard.as_code.entries import Values, entry_of_channel, entry_of_rule
-from dashboard.as_code.objectives import entry_of_objective, stored_objectives
-from monitoring.alerts.kinds import kinds
-from monitoring.models import AlertRule, Channel
+from dashboard.access.roles import Role
+from dashboard.as_code.base import Values
+from dashboard.as_code.plan import SECTIONS
 
 _HEAD = """\
-# Waymark's rules and channels, without the secrets of channels. An import keeps the stored secrets.
-# To see what an import would change: manage.py rules diff FILE
+# Waymark's configuration, without secrets. An import keeps the stored secrets.
+# To see what an import would change: manage.py config plan FILE
 """
 
 
-def export() -> str:
-    """Return the text. Objectives are a part of it only if there are any."""
-    objectives = [entry_of_objective(each) for each in stored_objectives()]
-    lines = [*_section("channels", channel_entries()), *_section("rules", rule_entries())]
-    return _HEAD + "\n".join([*lines, *(_section("objectives", objectives) if objectives else [])]) + "\n"
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines, such as certificates, as blocks."""
 
 
-def channel_entries() -> list[Values]:
-    return [entry_of_channel(channel) for channel in Channel.objects.select_related("escalate_to").order_by("name")]
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
 
 
-def rule_entries() -> list[Values]:
-    """Return the rules of many jobs by kind and name, then the rules of single jobs. Unknown kinds are omitted."""
-    return [entry_of_rule(rule, kinds()[rule.kind]) for rule in stored_rules() if rule.kind in kinds()]
+_Dumper.add_representer(str, _text)
 
 
-def stored_rules() -> list[AlertRule]:
-    found = AlertRule.objects.select_related("job__cluster").prefetch_related("channels")
-    return sorted(found, key=_place)
-
-
-def _place(rule: AlertRule) -> tuple[Any, ...]:
-    own = (rule.job.cluster.name, rule.job.name) if rule.job else ("", "")
-    return (rule.job is not None, *own, rule.kind, rule.name, rule.severity)
+def export(role: Role) -> str:
+    """Return the YAML of everything that the role may see."""
+    shown = [section for section in SECTIONS if section.least < Role.ADMIN or role is Role.ADMIN]
+    lines = [line for section in shown for line in _section(section.name, section.entries())]
+    return _HEAD + "\n".join(lines) + "\n"
 
 
 def _section(name: str, entries: list[Values]) -> Iterator[str]:
@@ -53,11 +40,6 @@ def _section(name: str, entries: list[Values]) -> Iterator[str]:
         return
     yield f"{name}:"
     for entry in entries:
-        yield from _entry(entry)
-
-
-def _entry(entry: Values) -> Iterator[str]:
-    values = {key: value for key, value in entry.items() if value not in (None, "")}
-    text = yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=10_000, default_flow_style=False)
-    for number, line in enumerate(text.splitlines()):
-        yield f"{'  - ' if number == 0 else '    '}{line}"
+        text = yaml.dump(entry, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000)
+        for number, line in enumerate(text.splitlines()):
+            yield f"{'  - ' if number == 0 else '    '}{line}"

@@ -43,11 +43,11 @@ class Entry:
 
 
 def read_entries(text: str, sections: tuple[str, ...]) -> dict[str, list[Entry]]:
-    """Return the entries of each section. A missing section is empty. Raises Unreadable."""
+    """Return the entries of each section of the text. Raises Unreadable."""
     root = _compose(text)
     if root is None:
-        return {section: [] for section in sections}
-    found: dict[str, list[Entry]] = {section: [] for section in sections}
+        return {}
+    found: dict[str, list[Entry]] = {}
     for key, value in _pairs(root, f"a mapping with {' and '.join(sections)}"):
         if key.value not in sections:
             raise Unreadable(_line(key), f"{key.value} is not allowed here. Allowed are {', '.join(sections)}.")

@@ -20,7 +20,7 @@ from dashboard.language import rendered
 from monitoring.models import AuditEntry, Cluster, Job
 from monitoring.pauses import LONGEST_REASON
 from monitoring.reasons.savepoints import SavepointReason
-from monitoring.savepoints.timetable import LONGEST_S, SHORTEST_S, BadSchedule, Cron, Every, Timetable
+from monitoring.savepoints.timetable import LONGEST_S, SHORTEST_S, BadSchedule, Cron, Every, Quiet, Quieted, Timetable
 from monitoring.units import ENGLISH, span_text
 
 if TYPE_CHECKING:
@@ -48,7 +48,12 @@ class AutomationForm(EditForm, JobModelForm):
     savepoint_time_zone = _code_field(
         max_length=64,
         label=_("Time zone of the schedule"),
-        help_text=_("For example Europe/Berlin. Applies to cron expressions only."),
+        help_text=_("For example Europe/Berlin. Applies to cron expressions and hours."),
+    )
+    savepoint_quiet = _code_field(
+        max_length=20,
+        label=_("No savepoints between"),
+        help_text=_("Hours without scheduled savepoints, for example 22:00-06:00. Empty: none."),
     )
     run_schedule = _code_field(
         max_length=100,
@@ -139,6 +144,7 @@ class AutomationForm(EditForm, JobModelForm):
         written = {
             "savepoint_schedule": instance.savepoint_cron if every is None else span_text(every, ENGLISH),
             "savepoint_time_zone": instance.savepoint_time_zone,
+            "savepoint_quiet": instance.savepoint_quiet,
             "run_schedule": instance.run_cron,
             "run_time_zone": instance.run_time_zone,
             "pause_lasts": _minutes_left(instance),
@@ -156,7 +162,7 @@ class AutomationForm(EditForm, JobModelForm):
 
     @property
     def schedule_changed(self) -> bool:
-        return bool({"savepoint_schedule", "savepoint_time_zone"} & set(self.changed_data))
+        return bool({"savepoint_schedule", "savepoint_time_zone", "savepoint_quiet"} & set(self.changed_data))
 
     @property
     def run_schedule_changed(self) -> bool:
@@ -176,12 +182,11 @@ class AutomationForm(EditForm, JobModelForm):
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
+        zone, quiet = cleaned.get("savepoint_time_zone", "UTC"), cleaned.get("savepoint_quiet", "")
         try:
-            self.timetable = _timetable(
-                cleaned.get("savepoint_schedule", ""), cleaned.get("savepoint_time_zone", "UTC")
-            )
+            self.timetable = _timetable(cleaned.get("savepoint_schedule", ""), zone, quiet)
         except BadSchedule as problem:
-            at = "savepoint_time_zone" if problem.field == "savepoint_time_zone" else "savepoint_schedule"
+            at = problem.field if problem.field in self.fields else "savepoint_schedule"
             self.add_error(at, allowed_text(problem))
         except forms.ValidationError as problem:
             self.add_error("savepoint_schedule", problem)
@@ -191,6 +196,8 @@ class AutomationForm(EditForm, JobModelForm):
         except BadSchedule as problem:
             at = "run_time_zone" if problem.field == "savepoint_time_zone" else "run_schedule"
             self.add_error(at, allowed_text(problem))
+        if quiet and self.timetable is None and "savepoint_schedule" not in self.errors:
+            self.add_error("savepoint_quiet", _("Enter a savepoint schedule, too."))
         if cleaned.get("automation_paused") and not (cleaned.get("automation_note") or "").strip():
             self.add_error("automation_note", _("Enter the reason for the pause."))
         self.instance.automation_paused_until = self._pause_end(cleaned)
@@ -218,13 +225,14 @@ def _minutes_left(job: Job) -> int | None:
     return max(1, round(left / timedelta(minutes=1))) * 60
 
 
-def _timetable(text: str, zone: str) -> Timetable | None:
-    """Parse an interval or a cron expression. Raises BadSchedule or ValidationError."""
+def _timetable(text: str, zone: str, quiet: str) -> Timetable | None:
+    """Parse an interval or a cron expression, and quiet hours. Raises BadSchedule or ValidationError."""
     if not text:
         return None
-    if len(text.split()) >= 3:  # an interval such as "1 h" has two parts, a cron expression five
-        return Cron(text, zone)
-    return Every(SpanField(least=SHORTEST_S, most=LONGEST_S).clean(text))
+    # An interval such as "1 h" has two parts, a cron expression five.
+    is_cron = len(text.split()) >= 3
+    inner = Cron(text, zone) if is_cron else Every(SpanField(least=SHORTEST_S, most=LONGEST_S).clean(text))
+    return Quieted(inner, Quiet.parse(quiet, zone)) if quiet else inner
 
 
 class PauseForm(forms.Form):

@@ -85,7 +85,10 @@ class LabelsField(forms.CharField):
         return labels
 
     def has_changed(self, initial: Any, data: Any) -> bool:
-        return bool(self.prepare_value(initial) != data)
+        try:
+            return bool(self.to_python(data) != (initial or {}))
+        except forms.ValidationError:
+            return True
 
 
 class ClusterForm(EditForm, ClusterModelForm):

@@ -144,7 +144,7 @@ class RuleForm(EditForm, forms.Form):
         return "job" in self.fields and self.data.get("scope") == RuleScope.JOB
 
     def _superfluous(self) -> list[str]:
-        if self.rule.job_id is not None:
+        if self.rule.job_id is not None or self.rule.job is not None:  # a new job has no ID yet
             return ["name", "scope", "selector"]
         return [] if self.kind.subject is Subject.JOB else ["scope", "selector"]
 

@@ -32,6 +32,8 @@ _TASKS = {
     "answer_state_reads": noop("Read state of snapshots"),
     "archive_history": noop("Archive history"),
     "ping_dead_man": noop("Send heartbeat"),
+    "apply_inventory": noop("Apply the inventory file"),
+    "apply_job_defaults": noop("Apply default settings of jobs"),
     "keep_programs": noop("Keep copies of programs"),
     "apply_retention": noop("Apply retention"),
     "keep_partitions": noop("Maintain partitions"),

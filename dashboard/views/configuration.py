@@ -17,6 +17,7 @@ from dashboard.forms.editing import for_editing
 from dashboard.views.access import action
 from dashboard.views.job import find_job, job_context
 from monitoring.diagnosis.diagnoses import advice_for
+from monitoring.job_defaults import DEFAULT
 from monitoring.models import Job
 
 CHANGES_A_PAGE = 25
@@ -44,4 +45,5 @@ def _context(request: HttpRequest, job: Job, form: AutomationForm) -> dict[str, 
     changes = Paginator(job.configuration_changes.select_related("run"), CHANGES_A_PAGE)
     context = job_context(job, "configuration")
     context |= {"form": form, "page": changes.get_page(request.GET.get("page"))}
-    return context | {"diagnosis": advice_for(job, context["now"])}
+    followed = [form.fields[name].label for name in form.fields if job.settings_from.get(name) == DEFAULT]
+    return context | {"diagnosis": advice_for(job, context["now"]), "followed": followed}

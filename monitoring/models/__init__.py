@@ -2,6 +2,7 @@
 
 from monitoring.models.access import Account, ApiToken, Grant, GrantedRole, IdempotentAnswer, LogInFailure
 from monitoring.models.archive import FINAL, ArchivedFile, ArchivedKind, ArchivedState, PartitionTouch
+from monitoring.models.as_code import AppliedText, JobDefault
 from monitoring.models.audit import AuditEntry
 from monitoring.models.automation import AutomationPause, RestartDecision, Verdict
 from monitoring.models.checkpoints import (
@@ -76,6 +77,7 @@ __all__ = [
     "Account",
     "AlertRule",
     "ApiToken",
+    "AppliedText",
     "ArchivedFile",
     "ArchivedKind",
     "ArchivedState",
@@ -114,6 +116,7 @@ __all__ = [
     "IncidentState",
     "Job",
     "JobConfiguration",
+    "JobDefault",
     "LaunchOrigin",
     "LaunchVersion",
     "LogInFailure",

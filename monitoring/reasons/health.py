@@ -94,6 +94,8 @@ class TaskName(ReasonCode):
     ADVANCE_RECOVERY = "task.advance-recovery", _("advance recovery")
     ADVANCE_SAVEPOINTS = "task.advance-savepoints", _("advance savepoints")
     ANSWER_STATE_READS = "task.answer-state-reads", _("answer state reads")
+    APPLY_INVENTORY = "task.apply-inventory", _("apply inventory")
+    APPLY_JOB_DEFAULTS = "task.apply-job-defaults", _("apply job defaults")
     APPLY_RETENTION = "task.apply-retention", _("apply retention")
     ARCHIVE_HISTORY = "task.archive-history", _("archive history")
     DELIVER_NOTIFICATIONS = "task.deliver-notifications", _("deliver notifications")

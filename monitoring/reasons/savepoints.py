@@ -68,6 +68,8 @@ class SavepointReason(ReasonCode):
     NO_SCHEDULE = "savepoints.no-schedule", _("no schedule")
     EVERY = "savepoints.every", _("every {length:length}")
     CRON = "savepoints.cron", _("{expression:cron} ({zone})")
+    QUIETED = "savepoints.quieted", _("{schedule}, not between {start} and {end} ({zone})")
+    HOURS_NEEDED = "savepoints.hours-needed", _("hours such as 22:00-06:00 are needed, or nothing for all hours")
     SECONDS_NEEDED = (
         "savepoints.seconds-needed",
         _("a whole number of seconds from {least} to {most} is needed, or nothing for no schedule"),

@@ -53,6 +53,18 @@ class WorkReason(ReasonCode):
     PROGRAMS = "work.programs", ngettext("{count} program", "{count} programs", "count")
     PROGRAMS_COPIED = "work.programs-copied", ngettext("{count} program copied.", "{count} programs copied.", "count")
 
+    DEFAULTS_APPLIED = (
+        "work.defaults-applied",
+        ngettext("{count} job got its default settings.", "{count} jobs got their default settings.", "count"),
+    )
+    INVENTORY_APPLIED = (
+        "work.inventory-applied",
+        ngettext(
+            "{count} change of the inventory file applied.", "{count} changes of the inventory file applied.", "count"
+        ),
+    )
+    INVENTORY_NOT_APPLIED = "work.inventory-not-applied", _("The inventory file {file} is not applied. {problem}")
+
     PARTITIONS_MADE = "work.partitions-made", _("Partitions created in advance: {names}.")
     MINUTES_FORGOTTEN = "work.minutes-forgotten", _("Minute roll-ups deleted: {count:,}.")
     HOURS_FORGOTTEN = "work.hours-forgotten", _("Hour roll-ups before {before:day} deleted: {count:,}.")

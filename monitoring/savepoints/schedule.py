@@ -22,7 +22,7 @@ from monitoring.reasons.savepoints import SavepointReason
 from monitoring.reasons.work import WorkReason
 from monitoring.savepoints.claims import Outcome
 from monitoring.savepoints.request import IN_FLIGHT, SavepointDeferred, request_savepoint
-from monitoring.savepoints.timetable import BadSchedule, Cron, Every, Timetable
+from monitoring.savepoints.timetable import BadSchedule, Cron, Every, Quiet, Quieted, Timetable
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +35,7 @@ RETRIES_AFTER = (
     timedelta(hours=1),
     timedelta(hours=6),
 )
+SCHEDULE_COLUMNS = ("savepoint_interval_s", "savepoint_cron", "savepoint_time_zone", "savepoint_quiet")
 _SCHEDULED = (Q(savepoint_interval_s__isnull=False) | ~Q(savepoint_cron="")) & Q(managed_elsewhere="")
 
 
@@ -44,18 +45,31 @@ def timetable_of(job: Job) -> Timetable | None:
     Raises BadSchedule for a row that `set_schedule` did not store.
     """
     if job.savepoint_interval_s is not None:
-        return Every(job.savepoint_interval_s)
-    return Cron(job.savepoint_cron, job.savepoint_time_zone) if job.savepoint_cron else None
+        timetable: Every | Cron = Every(job.savepoint_interval_s)
+    elif job.savepoint_cron:
+        timetable = Cron(job.savepoint_cron, job.savepoint_time_zone)
+    else:
+        return None
+    quiet = job.savepoint_quiet
+    return Quieted(timetable, Quiet.parse(quiet, job.savepoint_time_zone)) if quiet else timetable
+
+
+def put_schedule(job: Job, timetable: Timetable | None) -> None:
+    """Write the timetable to the columns of `job`, which is not saved."""
+    quiet = timetable.quiet if isinstance(timetable, Quieted) else None
+    inner = timetable.inner if isinstance(timetable, Quieted) else timetable
+    job.savepoint_interval_s = inner.seconds if isinstance(inner, Every) else None
+    job.savepoint_cron = inner.expression if isinstance(inner, Cron) else ""
+    job.savepoint_quiet = str(quiet or "")
+    job.savepoint_time_zone = inner.zone if isinstance(inner, Cron) else quiet.zone if quiet else "UTC"
 
 
 @transaction.atomic
 def set_schedule(job: Job, timetable: Timetable | None, by: str, now: datetime) -> None:
     """Take savepoints at the times of this timetable from now on; None: take no scheduled savepoints."""
-    job.savepoint_interval_s = timetable.seconds if isinstance(timetable, Every) else None
-    job.savepoint_cron = timetable.expression if isinstance(timetable, Cron) else ""
-    job.savepoint_time_zone = timetable.zone if isinstance(timetable, Cron) else "UTC"
+    put_schedule(job, timetable)
     job.next_savepoint_at = _next_of(job, now)
-    job.save(update_fields=["savepoint_interval_s", "savepoint_cron", "savepoint_time_zone", "next_savepoint_at"])
+    job.save(update_fields=[*SCHEDULE_COLUMNS, "next_savepoint_at"])
     Savepoint.objects.filter(job=job, state=SavepointState.DEFERRED).delete()
     value = timetable.reason.as_json() if timetable else None
     audit.record(by, "savepoint.schedule", f"job {job.name}", schedule=str(timetable or "none"), schedule_value=value)
@@ -106,9 +120,10 @@ def _request_of_cluster(cluster_id: int, now: datetime) -> Counter[Outcome]:
 
 def _request(job: Job, now: datetime) -> Outcome:
     """Request the job's savepoint and return the result, or None if the job has nothing to save."""
-    job.next_savepoint_at = _next_of(job, now)
+    quiet_until = _quiet_until(job, now)
+    job.next_savepoint_at = quiet_until or _next_of(job, now)
     job.save(update_fields=["next_savepoint_at"])
-    if job.current_run is None or _has_intended_end(job):
+    if quiet_until or job.current_run is None or _has_intended_end(job):
         return None
     try:
         request_savepoint(job, SavepointOrigin.SCHEDULED, audit.AUTOMATION, now)
@@ -152,6 +167,16 @@ def _defer(jobs: Sequence[Job], reason: Reason, now: datetime) -> None:
         there = Savepoint.objects.filter(job__in=jobs, state=SavepointState.DEFERRED)
         others = [each.pk for each in there if stored(each, "failure") != reason]
         there.filter(pk__in=others).update(**columns("failure", reason))
+
+
+def _quiet_until(job: Job, now: datetime) -> datetime | None:
+    """Return when a savepoint that became late is due, if now is in the quiet hours of the job's schedule."""
+    try:
+        timetable = timetable_of(job)
+    except BadSchedule:
+        return None
+    jitter = timedelta(seconds=job.cluster.savepoint_jitter_s)
+    return timetable.over_at(now, job.pk, jitter) if isinstance(timetable, Quieted) else None
 
 
 def _next_of(job: Job, now: datetime) -> datetime | None:

@@ -1,9 +1,10 @@
-"""Schedules of savepoints: a fixed interval, or the times of a cron expression in a time zone. Pure."""
+"""Schedules of savepoints: an interval, or times of a cron expression, with or without quiet hours. Pure."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from functools import cached_property
 from typing import Protocol
 from zoneinfo import ZoneInfo
@@ -69,10 +70,7 @@ class Cron:
     zone: str = "UTC"
 
     def __post_init__(self) -> None:
-        try:
-            ZoneInfo(self.zone)
-        except (KeyError, ValueError, OSError) as error:
-            raise BadSchedule("savepoint_time_zone", self.zone, SavepointReason.ZONE_NEEDED()) from error
+        _zone_info(self.zone)
         self._check()
 
     def after(self, now: datetime, key: int, jitter: timedelta) -> datetime:
@@ -103,6 +101,73 @@ class Cron:
     @cached_property
     def _zone(self) -> ZoneInfo:
         return ZoneInfo(self.zone)
+
+
+_HOURS = re.compile(r"\s*([01]?\d|2[0-3]):([0-5]\d)\s*[-–]\s*([01]?\d|2[0-3]):([0-5]\d)\s*")
+
+
+@dataclass(frozen=True)
+class Quiet:
+    """Hours of each day, such as 22:00-06:00, in a time zone."""
+
+    start: time
+    end: time
+    zone: str = "UTC"
+
+    @classmethod
+    def parse(cls, text: str, zone: str) -> Quiet:
+        """Return the hours in `text`. Raises BadSchedule."""
+        _zone_info(zone)
+        found = _HOURS.fullmatch(text)
+        if found is None or found.group(1, 2) == found.group(3, 4):
+            raise BadSchedule("savepoint_quiet", text, SavepointReason.HOURS_NEEDED())
+        hour, minute, end_hour, end_minute = map(int, found.groups())
+        return cls(time(hour, minute), time(end_hour, end_minute), zone)
+
+    def over_at(self, at: datetime) -> datetime | None:
+        """Return when the quiet hours around `at` are over, or None if `at` is not in quiet hours."""
+        local = at.astimezone(ZoneInfo(self.zone))
+        clock, over_midnight = local.time(), self.start > self.end
+        if not (clock >= self.start or clock < self.end if over_midnight else self.start <= clock < self.end):
+            return None
+        day = local.date() + timedelta(days=1 if over_midnight and clock >= self.start else 0)
+        end = datetime.combine(day, self.end, local.tzinfo).replace(fold=local.fold)
+        return max(end.astimezone(UTC), at)
+
+    def __str__(self) -> str:
+        return f"{self.start:%H:%M}-{self.end:%H:%M}"
+
+
+@dataclass(frozen=True)
+class Quieted:
+    """A schedule without savepoints in quiet hours. One that is due then is due at their end."""
+
+    inner: Every | Cron
+    quiet: Quiet
+
+    def after(self, now: datetime, key: int, jitter: timedelta) -> datetime:
+        due = self.inner.after(now, key, jitter)
+        return self.over_at(due, key, jitter) or due
+
+    def over_at(self, at: datetime, key: int, jitter: timedelta) -> datetime | None:
+        """Return when the job is due after the quiet hours around `at`, or None if `at` is not in quiet hours."""
+        over = self.quiet.over_at(at)
+        return None if over is None else over + jitter * _share(key)
+
+    @property
+    def reason(self) -> Reason:
+        start, end = str(self.quiet).split("-")
+        return SavepointReason.QUIETED(schedule=self.inner.reason, start=start, end=end, zone=self.quiet.zone)
+
+    def __str__(self) -> str:
+        return str(self.reason)
+
+
+def _zone_info(zone: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(zone)
+    except (KeyError, ValueError, OSError) as error:
+        raise BadSchedule("savepoint_time_zone", zone, SavepointReason.ZONE_NEEDED()) from error
 
 
 def _share(key: int) -> float:

@@ -16,6 +16,7 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.utils import timezone
 
+from dashboard import tasks as tasks_with_forms
 from monitoring import tasks
 from monitoring.alerts.defaults import DEFAULTS
 from monitoring.history import partitions
@@ -47,7 +48,8 @@ from tests.waiting import eventually
 __all__ = ["make_engine"]
 pytestmark = [pytest.mark.nightly, pytest.mark.long, pytest.mark.django_db(transaction=True), pytest.mark.timeout(900)]
 TASKS = [str(entry["task"]) for entry in settings.CELERY_BEAT_SCHEDULE.values()]
-assert tasks.__name__ in TASKS[0], "loaded, so that the worker knows them"
+LOADED = {tasks.__name__, tasks_with_forms.__name__}
+assert {name.rpartition(".")[0] for name in TASKS} == LOADED, "loaded, so that the worker knows them"
 
 
 # The table in which each task claims its work.

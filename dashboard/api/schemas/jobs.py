@@ -65,7 +65,8 @@ class AutomationOut(ModelSchema):
             *("auto_restart", "restore_from", "max_restarts_per_hour", "max_restarts_per_day", "oldest_state_s"),
             *("restart_on_lost", "allow_empty_start", "managed_elsewhere", "automation_paused", "automation_note"),
             "automation_paused_until",
-            *("labels", "breaker_opened_at", "breaker_reason", "savepoint_time_zone", "next_savepoint_at"),
+            *("labels", "breaker_opened_at", "breaker_reason", "savepoint_quiet", "savepoint_time_zone"),
+            "next_savepoint_at",
             *("savepoints_kept", "savepoints_kept_s", "final_savepoints_kept"),
             *("run_time_zone", "next_run_at", "run_problem"),
         )

@@ -40,7 +40,7 @@ def test_pages_of_a_troubled_fleet(
         "rules": reverse("rules"),
         "rule": reverse("rule", args=[job.rules.get().pk]),
         "rule-kinds": reverse("rule-kinds"),
-        "rules-as-code": reverse("rules-as-code"),
+        "as-code": reverse("as-code"),
         "rule-new": reverse("rule-new", args=["end_to_end_duration"]),
         "restarts": reverse("job-restarts", args=[job.pk]),
         "restart": reverse("job-restart", args=[job.pk]),

@@ -19,7 +19,7 @@ from tests.dashboard.access.test_permission_table import address_of
 # Forms that change no data, end the session, or run a program on the cluster of the scene.
 _LEFT_OUT = re.compile(r"logout|language/|log-out|/password/|/test/|/restart/|/launch/|nav/")
 # Forms whose response shows the input: the name of a token, and the preview of YAML.
-_SHOWS = ("/me/tokens/", "/rules/code/")
+_SHOWS = ("/me/tokens/", "/code/")
 _NO_PAGE = re.compile(r"^api/|\.json|\.csv|\.<slug:form>|\.yaml|healthz|^health$|metrics|oidc|<slug:kind>")
 SENT = {
     "markup": "<script>alert(1)</script> 😀",

@@ -9,7 +9,7 @@ from monitoring.reasons.savepoints import SavepointReason as Why
 from monitoring.reasons.work import WorkReason
 from monitoring.savepoints.request import SavepointDeferred, request_savepoint
 from monitoring.savepoints.schedule import request_due, set_schedule
-from monitoring.savepoints.timetable import Cron, Every
+from monitoring.savepoints.timetable import Cron, Every, Quiet, Quieted
 
 
 @pytest.fixture
@@ -198,3 +198,14 @@ def test_four_concurrent_schedulers_request_one_savepoint_per_job(rows, now):
     asked = Savepoint.objects.filter(state=SavepointState.REQUESTED)
     assert total == asked.count() == 10
     assert asked.filter(job__cluster=cluster).count() == 4
+
+
+def test_a_savepoint_that_is_late_waits_for_the_end_of_quiet_hours(job, now):
+    start = now.astimezone(UTC).replace(hour=22, minute=0, second=0, microsecond=0) + timedelta(days=1)
+    set_schedule(job, Quieted(Every(3600), Quiet.parse("22:00-06:00", "UTC")), "ada", start - timedelta(hours=3))
+    Job.objects.update(next_savepoint_at=start - timedelta(minutes=1))  # and Waymark was down until 22:05
+    assert not polled_and_due(start + timedelta(minutes=5))
+    assert not Savepoint.objects.exists()
+    over = start + timedelta(hours=8)
+    assert over <= due_time(job) <= over + timedelta(minutes=1)
+    assert polled_and_due(due_time(job))[WorkReason.SAVEPOINTS_REQUESTED] == 1

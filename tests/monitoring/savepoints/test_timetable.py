@@ -4,7 +4,7 @@ import pytest
 
 from monitoring.reasons.reason import render
 from monitoring.reasons.savepoints import SavepointReason
-from monitoring.savepoints.timetable import BadSchedule, Cron, Every
+from monitoring.savepoints.timetable import BadSchedule, Cron, Every, Quiet, Quieted
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 NO_JITTER = timedelta()
@@ -84,3 +84,47 @@ def test_a_timetable_reads_as_a_phrase():
 def test_cron_expressions_are_not_translated():
     reason = Cron("0 3 * * MON-FRI", "Europe/Berlin").reason
     assert render(reason, "zh-hans").startswith("0 3 * * MON-FRI")
+
+
+@pytest.mark.parametrize(
+    ("hours", "zone", "at", "over"),
+    [
+        ("22:00-06:00", "UTC", (21, 21, 59), None),
+        ("22:00-06:00", "UTC", (21, 22, 0), (22, 6, 0)),
+        ("22:00-06:00", "UTC", (22, 5, 59), (22, 6, 0)),
+        ("22:00-06:00", "UTC", (22, 6, 0), None),
+        ("9:00 – 17:30", "UTC", (21, 12, 0), (21, 17, 30)),
+        ("9:00-17:30", "UTC", (21, 8, 59), None),
+        ("22:00-06:00", "Europe/Berlin", (21, 21, 30), (22, 5, 0)),
+    ],
+)
+def test_quiet_hours_are_those_of_the_zone(hours, zone, at, over):
+    at, over = (day and datetime(2026, 11, *day, tzinfo=UTC) for day in (at, over))
+    assert Quiet.parse(hours, zone).over_at(at) == over
+
+
+def test_quiet_hours_end_once_where_the_clock_is_set_back():
+    quiet = Quiet.parse("01:00-02:30", "Europe/Berlin")  # 02:30 is at 00:30 and at 01:30 UTC that night
+    assert quiet.over_at(datetime(2026, 10, 25, 0, 15, tzinfo=UTC)) == datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
+    assert quiet.over_at(datetime(2026, 10, 25, 1, 15, tzinfo=UTC)) == datetime(2026, 10, 25, 1, 30, tzinfo=UTC)
+
+
+def test_what_is_due_in_quiet_hours_is_due_at_their_end():
+    schedule = Quieted(Cron("0 */6 * * *"), Quiet.parse("22:00-06:00", "UTC"))
+    assert schedule.after(NOON, 1, NO_JITTER) == datetime(2026, 11, 21, 18, tzinfo=UTC)
+    evening = datetime(2026, 11, 21, 18, 0, tzinfo=UTC)
+    assert schedule.after(evening, 1, NO_JITTER) == datetime(2026, 11, 22, 6, tzinfo=UTC)
+    spread = {schedule.after(evening, key, timedelta(minutes=1)) for key in range(10)}
+    assert len(spread) == 10
+    assert max(spread) < datetime(2026, 11, 22, 6, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("hours", ["", "22:00", "22-6", "24:00-06:00", "22:60-06:00", "06:00-06:00", "night"])
+def test_wrong_quiet_hours_are_refused(hours):
+    with pytest.raises(BadSchedule, match=r"savepoint_quiet is .*: hours such as 22:00-06:00 are needed"):
+        Quiet.parse(hours, "UTC")
+
+
+def test_a_schedule_with_quiet_hours_is_rendered():
+    reason = Quieted(Every(21_600), Quiet.parse("22:00-6:00", "Europe/Berlin")).reason
+    assert str(reason) == "every 6 h, not between 22:00 and 06:00 (Europe/Berlin)"

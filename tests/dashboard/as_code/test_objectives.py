@@ -6,8 +6,9 @@ from datetime import datetime
 
 import pytest
 
+from dashboard.access.roles import Role
+from dashboard.as_code.applying import apply
 from dashboard.as_code.export import export
-from dashboard.as_code.importing import apply
 from dashboard.as_code.plan import plan
 from monitoring.models import Job, Objective
 from tests.dashboard import builders as make
@@ -36,27 +37,36 @@ def job(now: datetime) -> Job:
 
 
 def test_export_and_import_round_trip(job: Job, now: datetime) -> None:
-    assert len(apply(TEXT, "olga", now)) == 3
+    assert len(apply(TEXT, Role.OPERATOR, "olga", now)) == 3
     rows = Objective.objects.order_by("limit_ms").values_list("job", "selector", "percent", "limit_ms", "days")
     assert list(rows) == [(job.pk, "", 95, 500, 1), (None, "", 99.5, 30_000, 30), (None, "team=air", 99, 60_000, 7)]
-    assert export().endswith(TEXT)
-    assert plan(export()).changes == []
+    assert export(Role.OPERATOR).endswith(TEXT)
+    assert plan(export(Role.OPERATOR), Role.OPERATOR).changes == []
 
 
 def test_a_change_names_both_values(job: Job, now: datetime) -> None:
-    apply(TEXT, "olga", now)
-    (change,) = plan(TEXT.replace("limit: 1 min", "limit: 2 min")).changes
+    apply(TEXT, Role.OPERATOR, "olga", now)
+    (change,) = plan(TEXT.replace("limit: 1 min", "limit: 2 min"), Role.OPERATOR).changes
     assert (change.what, change.verb) == ("objective of team=air", "change")
     assert change.fields == {"limit": ("1 min", "2 min")}
-    apply(TEXT.replace("limit: 1 min", "limit: 2 min"), "olga", now)
+    apply(TEXT.replace("limit: 1 min", "limit: 2 min"), Role.OPERATOR, "olga", now)
     assert Objective.objects.get(selector="team=air").limit_ms == 120_000
 
 
 def test_a_file_without_objectives_changes_none(job: Job, now: datetime) -> None:
-    assert "objectives" not in export()
-    apply(TEXT, "olga", now)
-    apply("rules: []\n", "olga", now, prune=True)
+    apply(TEXT, Role.OPERATOR, "olga", now)
+    apply("rules: []\n", Role.OPERATOR, "olga", now, prune=True)
     assert Objective.objects.count() == 3
+
+
+def test_pruning_deletes_the_objectives_that_the_file_omits(job: Job, now: datetime) -> None:
+    apply(TEXT, Role.OPERATOR, "olga", now)
+    kept = TEXT.partition("  - cluster")[0]
+    apply(kept, Role.OPERATOR, "olga", now)
+    assert Objective.objects.count() == 3
+    apply(kept, Role.OPERATOR, "olga", now, prune=True)
+    assert {each.selector for each in Objective.objects.all()} == {"", "team=air"}
+    assert not Objective.objects.filter(job=job).exists()
 
 
 @pytest.mark.parametrize(
@@ -76,5 +86,5 @@ def test_a_file_without_objectives_changes_none(job: Job, now: datetime) -> None
     ],
 )
 def test_errors_name_the_line(job: Job, old: str, new: str, told: str) -> None:
-    (problem,) = plan(TEXT.replace(old, new)).problems
+    (problem,) = plan(TEXT.replace(old, new), Role.OPERATOR).problems
     assert str(problem).startswith(told)

@@ -1,4 +1,4 @@
-"""Export rules and channels as YAML, and import YAML after a preview of the changes."""
+"""Export the configuration as YAML, show the drift, and apply YAML after a preview of the changes."""
 
 from __future__ import annotations
 
@@ -12,39 +12,43 @@ from django.utils.translation import ngettext
 
 from dashboard.access.guard import access_of, actor_of
 from dashboard.access.roles import Role
+from dashboard.as_code.applying import NotApplied, apply
+from dashboard.as_code.base import Plan
+from dashboard.as_code.drift import drifts
 from dashboard.as_code.export import export
-from dashboard.as_code.importing import NotApplied, apply, removable
 from dashboard.as_code.lines import LONGEST
-from dashboard.as_code.plan import Plan, plan
+from dashboard.as_code.plan import plan
 from dashboard.views.access import action
 
 
 def as_code(request: HttpRequest) -> HttpResponse:
-    return _import(request) if request.method == "POST" else _page(request, {"text": ""})
+    return _apply(request) if request.method == "POST" else _page(request, {"text": ""})
 
 
 def download(request: HttpRequest) -> HttpResponse:
-    headers = {"Content-Disposition": 'attachment; filename="waymark-rules.yaml"'}
-    return HttpResponse(export(), content_type="application/yaml; charset=utf-8", headers=headers)
+    headers = {"Content-Disposition": 'attachment; filename="waymark.yaml"'}
+    return HttpResponse(export(_role(request)), content_type="application/yaml; charset=utf-8", headers=headers)
 
 
 @action
-def _import(request: HttpRequest) -> HttpResponse:
-    text, prune = _text(request), request.POST.get("prune") == "on"
-    may = access_of(request).may(Role.ADMIN)
+def _apply(request: HttpRequest) -> HttpResponse:
+    text, prune, role = _text(request), request.POST.get("prune") == "on", _role(request)
     if request.POST.get("step") != "apply":
-        return _show(request, text, plan(text, may_allow_private=may), prune=prune)
-    who = actor_of(request)
+        return _show(request, text, plan(text, role), prune=prune)
     try:
-        changes = apply(text, who, timezone.now(), prune=prune, may_allow_private=may)
+        changes = apply(text, role, actor_of(request), timezone.now(), prune=prune)
     except NotApplied as refused:
         return _show(request, text, refused.plan, prune=prune)
     messages.success(
         request,
-        ngettext("Imported: %(number)s change.", "Imported: %(number)s changes.", len(changes))
+        ngettext("Applied: %(number)s change.", "Applied: %(number)s changes.", len(changes))
         % {"number": len(changes)},
     )
-    return redirect("rules")
+    return redirect("as-code")
+
+
+def _role(request: HttpRequest) -> Role:
+    return access_of(request).role or Role.VIEWER
 
 
 def _text(request: HttpRequest) -> str:
@@ -56,9 +60,11 @@ def _text(request: HttpRequest) -> str:
 
 
 def _show(request: HttpRequest, text: str, made: Plan, *, prune: bool) -> HttpResponse:
-    context = {"text": text, "plan": made, "prune": prune, "removable": removable(made)}
+    context = {"text": text, "plan": made, "prune": prune, "removals": [step.change for step in made.removals]}
     return _page(request, context, status=422 if made.problems else 200)
 
 
 def _page(request: HttpRequest, context: dict[str, Any], status: int = 200) -> HttpResponse:
-    return render(request, "rules/code.html", {"section": "rules", "export": export(), **context}, status=status)
+    role = _role(request)
+    shown = {"section": "code", "export": export(role), "drifts": drifts(role) if role > Role.VIEWER else []}
+    return render(request, "system/code.html", {**shown, **context}, status=status)

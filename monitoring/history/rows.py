@@ -117,18 +117,21 @@ def operator(pk: int) -> OperatorCheckpoint | None:
     return with_job.filter(pk=pk).first() or reading.operator(pk)
 
 
-def of_pieces(job: Job, pieces: Sequence[Piece], most: int | None) -> Iterator[tuple[int, pa.Table]]:
+def of_pieces(
+    job: Job, pieces: Sequence[Piece], most: int | None, archived: frozenset[datetime] | None = None
+) -> Iterator[tuple[int, pa.Table]]:
     """Yield numbers of pieces and checkpoints of these pieces, in the schema CHECKPOINTS.
 
-    Days that are archived are read from the archive only, because their roll-ups are made from it.
+    Days that are archived are read from the archive only, because their roll-ups are made from it. `archived` has
+    these days if the caller knows them.
 
     Raises:
         NotAllRead: There are more than `most` checkpoints, or not all of them can be read.
     """
     if not pieces:
         return
-    start, end = min(piece[2] for piece in pieces), max(piece[3] for piece in pieces)
-    archived = archived_days(job, start, end)
+    if archived is None:
+        archived = archived_days(job, min(piece[2] for piece in pieces), max(piece[3] for piece in pieces))
     divided = [(*piece[:2], *part) for piece in pieces for part in _divided(piece[2], piece[3], archived)]
     yield from _stored_pieces(job, [piece for piece in divided if floor(piece[2], DAY) not in archived], most)
     yield from _archived_pieces(job, [piece for piece in divided if floor(piece[2], DAY) in archived], most)

@@ -159,7 +159,7 @@ def read(
     others = _lives(job) if any(each.run for each in stretches) else {}
     cuts = [_cut(each, changed, others, forgotten, longest, reaches=done is not None) for each in stretches]
     rows: list[list[Row]] = [[] for _ in stretches]
-    for place, row in (*_stored(job, cuts, figures), *_made(job, stretches, cuts, most)):
+    for place, row in (*_stored(job, cuts, figures), *_made(job, stretches, cuts, most, archived)):
         rows[place].append(row)
     return rows
 
@@ -308,7 +308,7 @@ _OF_A_FIGURE = ("sum", "min", "max", "sketch")
 
 
 def _made(
-    job: Job, stretches: Sequence[Stretch], cuts: Sequence[Pieces], most: int | None
+    job: Job, stretches: Sequence[Stretch], cuts: Sequence[Pieces], most: int | None, archived: frozenset[datetime]
 ) -> Iterator[tuple[int, Row]]:
     """Yield hourly roll-ups computed from checkpoints."""
     asked = [
@@ -318,7 +318,7 @@ def _made(
     ]
     found: dict[int, list[pa.Table]] = defaultdict(list)
     try:
-        for place, table in of_pieces(job, asked, most):
+        for place, table in of_pieces(job, asked, most, archived):
             found[place].append(table)
     except NotAllRead as why:
         raise NotRolledUp(str(why)) from why

@@ -114,7 +114,7 @@ def keep_partitions() -> CycleReport:
 @shared_task
 @recorded
 def archive_history() -> CycleReport:
-    from monitoring.history.archive.cycle import look
+    from monitoring.history.archive.due import look
 
     return look(clock.now())
 

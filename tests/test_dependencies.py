@@ -25,7 +25,7 @@ from dashboard.stack.extras import EXTRAS
 from tests.import_graph import PRODUCT, ROOT, below, foreign, modules, reached
 
 FOR_TYPES_ONLY = {"django-stubs-ext"}
-OF_EXTRAS = {f"dashboard.management.commands.{name}" for name in ("jobmanager", "mailsink", "state")}
+OF_EXTRAS = {f"dashboard.management.commands.{name}" for name in ("archive", "jobmanager", "mailsink", "state")}
 # The entry modules of web server, worker, beat and commands, and the packages whose modules are imported by name.
 CORE = [
     *("dashboard.settings", "dashboard.apps", "monitoring.apps", "monitoring.models"),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from typing import NamedTuple
 
 from django.db import connection
 from django.db.models import Model, QuerySet
@@ -21,6 +22,19 @@ SELECT coalesce(sum(n), 0)::bigint FROM monitoring_archivedfile, unnest(runs, ro
 WHERE kind = 'checkpoints' AND state = 'live' AND cluster_id = %s
   AND run IN (SELECT id FROM monitoring_run WHERE job_id = %s)
 """
+
+
+class Month(NamedTuple):
+    """What the files of one directory have: rows of a kind, cluster and month (UTC), given as its first day."""
+
+    kind: ArchivedKind
+    cluster_id: int
+    month: date
+
+    @property
+    def files(self) -> QuerySet[ArchivedFile]:
+        """Return the files of the month, with any state."""
+        return ArchivedFile.objects.filter(kind=self.kind, cluster_id=self.cluster_id, month=self.month)
 
 
 def live(kind: ArchivedKind) -> QuerySet[ArchivedFile]:

@@ -1,26 +1,20 @@
-"""The periodic task of the archive: archive the oldest partition that is old enough, for a limited time per call.
+"""Do the work of the archive: archive old partitions, add late rows, merge small files, remove files.
 
-A separate process (`manage.py archive advance`) does the work. So the work does not slow down the worker, which also
-polls, and does not end the worker if it runs out of memory. Without work, no process is started.
+`manage.py archive advance` runs it, which `due.look` starts.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from pathlib import Path
 
 from django.conf import settings
 from django.db import OperationalError, connection, transaction
-from django.db.models import QuerySet
 
 from checkpointing.storage.layout import is_temporary
-from monitoring.history.archive import archiving, location, parquet, rewriting, spans
+from monitoring.history.archive import archiving, due, location, parquet, rewriting, spans
 from monitoring.history.archive.moving import ChangedMeanwhile, Mover
 from monitoring.history.archive.spans import Span
 from monitoring.models import ArchivedFile, ArchivedState
@@ -29,34 +23,8 @@ from monitoring.reasons.report import CycleReport
 from monitoring.reasons.work import WorkReason
 
 BUDGET_S = 60.0
-_LIMIT_S = 900.0  # a process that takes longer counts as hung
 _ADVISORY = 6_801_674
 _AT_ONCE = 500  # files that one call removes
-
-
-def look(now: datetime) -> CycleReport:
-    """Start the process if there is work, and return its report."""
-    held = [_held(span, why) for span in spans.due(now) if (why := spans.holds(span))]
-    if not _anything_to_do(now):
-        return CycleReport(tuple(held))
-    process = subprocess.run(
-        ["nice", sys.executable, str(Path(settings.BASE_DIR) / "manage.py"), "archive", "advance", "--json"],  # noqa: S607
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=_LIMIT_S,
-        check=False,
-    )
-    if process.returncode:
-        lines = [line for line in process.stderr.splitlines() if line.strip()] or ["it ended without a word"]
-        raise RuntimeError(lines[-1])
-    return CycleReport.from_json(json.loads(process.stdout))
-
-
-def _anything_to_do(now: datetime) -> bool:
-    ready = any(not spans.holds(span) for span in spans.due(now))
-    others = _gone().exists() or _old(now).exists() or rewriting.anything_late() or rewriting.next_small() is not None
-    return ready or others
 
 
 def advance(now: datetime, monotonic: Callable[[], float] = time.monotonic, budget_s: float = BUDGET_S) -> CycleReport:
@@ -72,35 +40,26 @@ def advance(now: datetime, monotonic: Callable[[], float] = time.monotonic, budg
         said = [forget(now)]
         for span in spans.due(now):
             held = spans.holds(span)
-            said.append(_held(span, held) if held else _archive(span, mover, is_time_left))
+            said.append(due.held(span, held) if held else _archive(span, mover, is_time_left))
         if is_time_left():
             said += [*rewriting.take_up(mover, is_time_left), rewriting.merge(mover, is_time_left)]
     return CycleReport(tuple(each for each in said if each))
-
-
-def _held(span: Span, why: Reason) -> Reason:
-    return WorkReason.NOT_ARCHIVED_YET(what=_named(span), why=why)
 
 
 def _archive(span: Span, mover: Mover, is_time_left: Callable[[], bool]) -> Reason:
     try:
         for step in archiving.steps(span, mover):
             if not is_time_left():
-                return WorkReason.ARCHIVING(what=_named(span), step=step)
+                return WorkReason.ARCHIVING(what=due.named(span), step=step)
     except ChangedMeanwhile as changed:
-        return WorkReason.ARCHIVING_AGAIN(what=_named(span), why=changed.reason)
+        return WorkReason.ARCHIVING_AGAIN(what=due.named(span), why=changed.reason)
     except OperationalError as error:
         if getattr(error.__cause__, "sqlstate", "") != "55P03":
             raise
-        return WorkReason.ARCHIVING_WAITS(what=_named(span))
+        return WorkReason.ARCHIVING_WAITS(what=due.named(span))
     if span.missing:
         return WorkReason.ARCHIVED_WITHOUT(what=str(span), missing=[str(kind) for kind in span.missing])
     return WorkReason.ARCHIVED(what=str(span))
-
-
-def _named(span: Span) -> str:
-    text = str(span)
-    return text[0].upper() + text[1:]
 
 
 @contextmanager
@@ -123,8 +82,8 @@ def forget(now: datetime) -> Reason | None:
     The row of a file that was too old stays as REMOVED, so that the roll-ups of its day stay unchanged. Return what was
     removed, or None if no file was too old.
     """
-    old = _old(now).update(state=ArchivedState.EXPIRED)
-    for row in _gone()[:_AT_ONCE]:
+    old = due.old(now).update(state=ArchivedState.EXPIRED)
+    for row in due.gone()[:_AT_ONCE]:
         _remove(row)
     return WorkReason.FILES_REMOVED(count=old, days=settings.ARCHIVE_KEPT.days) if old else None
 
@@ -149,16 +108,6 @@ def _remove(row: ArchivedFile) -> None:
             locked.update(state=ArchivedState.REMOVED)
     if set(files.names(directory)) <= {location.MANIFEST}:
         files.remove_tree(directory)
-
-
-def _gone() -> QuerySet[ArchivedFile]:
-    """Return the rows whose files must be deleted."""
-    return ArchivedFile.objects.filter(state__in=(ArchivedState.GOING, ArchivedState.EXPIRED))
-
-
-def _old(now: datetime) -> QuerySet[ArchivedFile]:
-    live = ArchivedFile.objects.filter(state=ArchivedState.LIVE)
-    return live.filter(until__lt=now - settings.ARCHIVE_KEPT) if settings.ARCHIVE_KEPT else live.none()
 
 
 def check(now: datetime) -> tuple[int, list[str]]:

@@ -10,16 +10,16 @@ from contextlib import ExitStack
 from datetime import UTC, date, datetime, time
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from django.conf import settings
 from django.db import connection
 
 from checkpointing.jobs.launching.deployment import MASTER
 from monitoring.history import packing
-from monitoring.history.archive import location
+from monitoring.history.archive import due, location
 from monitoring.history.archive.kinds import KINDS
-from monitoring.history.catalogue import WHOLE_DAY
+from monitoring.history.catalogue import WHOLE_DAY, Month
 from monitoring.models import ArchivedFile, ArchivedKind, ArchivedState
 from monitoring.reasons.reason import Reason
 
@@ -39,19 +39,6 @@ class ChangedMeanwhile(Exception):
     def __init__(self, reason: Reason) -> None:
         super().__init__(str(reason))
         self.reason = reason
-
-
-class Month(NamedTuple):
-    """What the files of one directory have: rows of a kind, cluster and month (UTC), given as its first day."""
-
-    kind: ArchivedKind
-    cluster_id: int
-    month: date
-
-    @property
-    def files(self) -> Any:
-        """Return the files of the month, with any state."""
-        return ArchivedFile.objects.filter(kind=self.kind, cluster_id=self.cluster_id, month=self.month)
 
 
 class Mover:
@@ -96,7 +83,7 @@ class Mover:
         if not rows:
             return []
         directory = location.directory_of(*month)
-        listed = _listed(month, directory, -(-rows // moving.ROWS_A_FILE))
+        listed = _listed(month, directory, -(-rows // due.ROWS_A_FILE))
         packing.keep_database_file(packing.place())
         written = moving.carry_out(
             self._spark,

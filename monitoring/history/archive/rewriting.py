@@ -10,32 +10,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime
 from typing import Any
 
 from django.db import connection, transaction
-from django.db.models import Count, Sum
 
-from monitoring.history.archive import parquet, reading
+from monitoring.history.archive import due, parquet, reading
 from monitoring.history.archive.archiving import write_manifest
 from monitoring.history.archive.kinds import KINDS
-from monitoring.history.archive.moving import ChangedMeanwhile, Month, Mover, day_range, set_state
-from monitoring.history.partitions import partitions_of
+from monitoring.history.archive.moving import ChangedMeanwhile, Mover, day_range, set_state
+from monitoring.history.catalogue import Month
 from monitoring.history.pipeline.columns import HOUR, ROLLUPS
 from monitoring.models import ArchivedFile, ArchivedKind, ArchivedState, PartitionTouch, Rollup, RollupProgress, Run
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.work import WorkReason
 
 _KIND = KINDS[ArchivedKind.CHECKPOINTS]
-BEFORE = f"{_KIND.table.name}_before"
-# A month is merged if it has more files than this for each full file that its rows need.
-MOST_FILES = 2
 _CLUSTERS = f"""
-SELECT DISTINCT j.cluster_id, (k.triggered_at AT TIME ZONE 'UTC')::date FROM {BEFORE} k {_KIND.joins}
+SELECT DISTINCT j.cluster_id, (k.triggered_at AT TIME ZONE 'UTC')::date FROM {due.BEFORE} k {_KIND.joins}
 WHERE (k.triggered_at AT TIME ZONE 'UTC')::date = ANY(%s)
 """  # noqa: S608 (our names)
 _ROWS = f"""
-SELECT k.run_id, k.checkpoint_id, k.triggered_at, k.changed_in, r.job_id FROM {BEFORE} k {_KIND.joins}
+SELECT k.run_id, k.checkpoint_id, k.triggered_at, k.changed_in, r.job_id FROM {due.BEFORE} k {_KIND.joins}
 WHERE j.cluster_id = %s AND (k.triggered_at AT TIME ZONE 'UTC')::date = ANY(%s)
 """  # noqa: S608 (our names)
 _KEY = ["job_id", "seconds", "start"]
@@ -49,13 +45,9 @@ class Late:
     days: set[date] = field(default_factory=set)
 
 
-def anything_late() -> bool:
-    return PartitionTouch.objects.filter(partition=BEFORE).exists()
-
-
 def take_up(mover: Mover, is_time_left: Callable[[], bool]) -> list[Reason]:
     """Add late rows to their files while there is time. Return what was done, and what was not possible."""
-    touches = dict(PartitionTouch.objects.filter(partition=BEFORE).values_list("pk", "moment"))
+    touches = dict(PartitionTouch.objects.filter(partition=due.BEFORE).values_list("pk", "moment"))
     days = {pk: moment.astimezone(UTC).date() for pk, moment in touches.items()}
     left, done, reasons = set[date](), 0, list[Reason]()
     for late in late_months(set(days.values())):
@@ -106,7 +98,7 @@ def steps(late: Late, mover: Mover) -> Iterator[str]:
     if not days:
         return
     yield "write"
-    files = mover.move(late.month, BEFORE, [day_range(day) for day in sorted(late.days)], replaced)
+    files = mover.move(late.month, due.BEFORE, [day_range(day) for day in sorted(late.days)], replaced)
     yield "count"
     rollups = _rolled_up(late, days, files, replaced, mover)
     yield "replace"
@@ -179,31 +171,10 @@ def _replace(
 # --- many small files ------------------------------------------------------------------------------------------------
 
 
-def next_small() -> Month | None:
-    """Return the oldest complete month with many small files. A file that cannot be read keeps its month as it is."""
-    from monitoring.history.pipeline.moving import ROWS_A_FILE
-
-    live = ArchivedFile.objects.filter(state=ArchivedState.LIVE)
-    grouped = live.values_list("kind", "cluster_id", "month").annotate(files=Count("pk"), total=Sum("rows"))
-    for kind, cluster_id, first, files, total in grouped.filter(files__gt=MOST_FILES).order_by("month", "kind"):
-        month = Month(ArchivedKind(kind), cluster_id, first)
-        unreadable = month.files.filter(state=ArchivedState.LIVE).exclude(problem="")
-        if files > MOST_FILES * -(-total // ROWS_A_FILE) and _is_complete(month) and not unreadable.exists():
-            return month
-    return None
-
-
-def _is_complete(month: Month) -> bool:
-    """Return whether no partition that will be archived has rows of the month."""
-    dated = [each.start for each in partitions_of(KINDS[month.kind].table) if each.start is not None]
-    following = (month.month + timedelta(days=31)).replace(day=1)
-    return not dated or datetime.combine(following, time(), UTC) <= dated[0]
-
-
 def merge(mover: Mover, is_time_left: Callable[[], bool]) -> Reason | None:
     """Merge the files of months while there is time. Return what was done, or None if nothing was merged."""
     done = 0
-    while is_time_left() and (month := next_small()) is not None:
+    while is_time_left() and (month := due.next_small()) is not None:
         if not any(step == "manifest" for step in merging(month, mover)):
             break
         done += 1

@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db import connection
 
 from monitoring.history.archive.kinds import KINDS
-from monitoring.history.archive.moving import Month
+from monitoring.history.catalogue import Month
 from monitoring.history.partitions import Partition, partitions_of
 from monitoring.history.pipeline.columns import DAY as DAY_S
 from monitoring.models import ArchivedKind

@@ -29,7 +29,6 @@ from .checkpoints import connected
 from .columns import CHANGES, DAY, FIGURES, HOUR, LONGEST_REASON, REASON_PATTERN, spark_schema
 from .rollups import rolled
 
-ROWS_A_FILE = 500_000
 # A row group is the unit that a reader reads. Its first and last values show whether it has wanted rows.
 ROWS_A_GROUP = 32_768
 _LEVEL = 9

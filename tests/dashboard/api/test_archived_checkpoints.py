@@ -13,8 +13,7 @@ from django.test import Client
 
 from dashboard.access.subjects import Absent, Archived, subject_of
 from dashboard.queries.history import ArchiveUnreadable, Cursor
-from monitoring.history.archive import reading
-from monitoring.history.pipeline import moving
+from monitoring.history.archive import due, reading
 from monitoring.history.quantiles import NotRolledUp, quantiles
 from monitoring.models import ArchivedFile, Checkpoint, Run
 from monitoring.reasons.archive import ArchiveReason
@@ -94,7 +93,7 @@ def test_damaged_or_missing_file_is_named_and_other_rows_are_shown(
     api: Any, viewer: Client, operator: Client, run: Run, archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = Checkpoint.objects.get(run=run, checkpoint_id=7)
-    monkeypatch.setattr(moving, "ROWS_A_FILE", 40)
+    monkeypatch.setattr(due, "ROWS_A_FILE", 40)
     advance()
     lost, kept = ArchivedFile.objects.filter(kind="checkpoints", runs__contains=[run.pk]).order_by("since")
     where = archive / lost.path

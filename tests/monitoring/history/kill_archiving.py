@@ -22,9 +22,8 @@ django.setup()
 
 from django.conf import settings  # noqa: E402
 
-from monitoring.history.archive import archiving, cycle, rewriting, spans  # noqa: E402
+from monitoring.history.archive import archiving, cycle, due, rewriting, spans  # noqa: E402
 from monitoring.history.archive.moving import Mover  # noqa: E402
-from monitoring.history.pipeline import moving  # noqa: E402
 from monitoring.models import Checkpoint, Rollup  # noqa: E402
 from tests.monitoring.history.archive_rows import NOW, OLD, everything  # noqa: E402
 
@@ -60,8 +59,8 @@ def steps() -> Iterator[str]:
     with Mover() as mover:
         for span in spans.due(NOW):
             yield from (f"{span}: {step}" for step in archiving.steps(span, mover))
-        moving.ROWS_A_FILE, rewriting._is_complete = 500_000, lambda month: True  # as if it were September
-        while (small := rewriting.next_small()) is not None:
+        due.ROWS_A_FILE, due._is_complete = 500_000, lambda month: True  # as if it were September
+        while (small := due.next_small()) is not None:
             yield from (f"merged {small.kind}: {step}" for step in rewriting.merging(small, mover))
     yield "forget what was merged"
     cycle.forget(NOW)
@@ -97,7 +96,7 @@ STEPS, DIGEST = (late_steps, late_digest) if "late" in sys.argv[2:] else (steps,
 
 
 def main() -> None:
-    settings.ARCHIVE, moving.ROWS_A_FILE = sys.argv[1], ROWS_A_FILE
+    settings.ARCHIVE, due.ROWS_A_FILE = sys.argv[1], ROWS_A_FILE
     place, done = Path(sys.argv[1] + ".step"), set[str]()
 
     def try_once() -> None:

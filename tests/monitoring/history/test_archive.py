@@ -15,7 +15,7 @@ import pytest
 from django.db import connection
 
 from checkpointing.storage.layout import temporary_name
-from monitoring.history.archive import archiving, cycle, spans
+from monitoring.history.archive import archiving, cycle, due, spans
 from monitoring.history.archive.moving import ChangedMeanwhile, Mover
 from monitoring.history.forgetting import forget
 from monitoring.history.partitions import TABLES, partitions_of
@@ -162,7 +162,7 @@ def test_what_is_not_old_enough_stays(old: Rows, pipeline: Pipeline, settings) -
     pipeline.run()
     settings.HISTORY_KEPT = timedelta(days=100)
     assert spans.due(NOW) == []
-    assert advance() == cycle.look(NOW) == NOTHING
+    assert advance() == due.look(NOW) == NOTHING
 
 
 def test_a_partition_that_is_missing_is_named_and_the_rest_archived(old: Rows, pipeline: Pipeline) -> None:

@@ -13,10 +13,9 @@ import pytest
 
 from checkpointing.storage.errors import StorageError
 from checkpointing.storage.opening import files_for
-from monitoring.history.archive import archiving, cycle, reading, rewriting, spans
+from monitoring.history.archive import archiving, cycle, due, reading, rewriting, spans
 from monitoring.history.archive.moving import Mover
 from monitoring.history.partitions import cover
-from monitoring.history.pipeline import moving
 from monitoring.models import ArchivedFile, ArchivedKind, ArchivedState, Run
 from monitoring.reasons.work import WorkReason
 from tests.monitoring.conftest import Rows
@@ -73,7 +72,7 @@ def test_what_is_archived_afar_is_read_checked_and_merged_there(
 ) -> None:
     before = everything()
     with monkeypatch.context() as patched:
-        patched.setattr(moving, "ROWS_A_FILE", 5)
+        patched.setattr(due, "ROWS_A_FILE", 5)
         assert advance() == TOLD
     assert ArchivedFile.objects.filter(kind="checkpoints").count() == 3
     assert everything() == before
@@ -118,7 +117,7 @@ def test_a_server_that_goes_away_in_the_middle_costs_nothing(run: Run, way: TcpP
     assert [each.checkpoint_id for each in found.checkpoints] == []
     assert [each.row.kind for each in found.unreadable] == ["checkpoints"]
     way.heal()
-    assert rewriting.anything_late()
+    assert due.anything_late()
     (late,) = rewriting.late_months({OLD.date()})
     steps = rewriting.steps(late, mover)
     while next(steps) != "write":

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from monitoring.history.archive import reading, rewriting
+from monitoring.history.archive import due, reading
 from monitoring.history.quantiles import quantiles
 from monitoring.history.sketches import K, merged
 from monitoring.history.sketches import quantiles as quantiles_of
@@ -81,7 +81,7 @@ def test_what_comes_late_is_counted_as_if_it_had_come_in_time(old: Rows, pipelin
     come_late(old, late_one)
     pipeline.run()
     assert figures(late_one) != figures(prompt)
-    assert rewriting.anything_late()
+    assert due.anything_late()
     assert advance() == TAKEN
     assert figures(late_one) == figures(prompt)
     archived = reading.for_rollups(late_one.job, [late_one.pk], OLD.replace(hour=0), OLD + timedelta(hours=12))
@@ -176,5 +176,5 @@ def test_what_comes_for_a_day_that_is_kept_no_more_is_shown_and_not_counted(
     come_late(old, late_one)
     assert advance() == NOTHING
     assert figures(late_one) == before
-    assert not rewriting.anything_late()
+    assert not due.anything_late()
     assert late_one.checkpoints.filter(checkpoint_id=5001).exists()

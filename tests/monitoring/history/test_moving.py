@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from monitoring.history.archive import spans
+from monitoring.history.archive import due, spans
 from monitoring.history.archive.moving import Mover, day_range
 from monitoring.history.pipeline import moving
 from monitoring.models import ArchivedFile, ArchivedState, Checkpoint, Run
@@ -81,7 +81,7 @@ def test_files_are_divided_by_run_and_described_exactly(
         for number in range(4):
             old.checkpoint(run, number + 1, triggered_at=OLD + timedelta(minutes=number), final=True)
     pipeline.run()
-    monkeypatch.setattr(moving, "ROWS_A_FILE", 4)
+    monkeypatch.setattr(due, "ROWS_A_FILE", 4)
     files = sorted(moved(mover), key=lambda file: file.least_id)
     assert sum(file.rows for file in files) == 12
     assert [run for file in files for run in file.runs] == [run.pk for run in runs]

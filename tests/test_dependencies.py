@@ -166,7 +166,14 @@ def test_a_breach_is_reported_with_the_chain_of_imports() -> None:
 
 IMPORT_ALL = """\
 import importlib, sys
-sys.modules.update(dict.fromkeys({absent}))  # as where they are not installed
+
+class NotInstalled:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] in {absent}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, NotInstalled)
 import django
 django.setup()
 for module in {modules}:

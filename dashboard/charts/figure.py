@@ -199,7 +199,7 @@ def _flag_text(changes: Sequence[JobChange]) -> str:
     lines = [f"{at} · {sentence}" for at, sentence in shown]
     if len(changes) > _FLAG_LINES:
         lines.append(_("and %(count)s more") % {"count": len(changes) - _FLAG_LINES})
-    return "<br>".join([*lines, f"<i>{_('Click: compare the time before and after')}</i>"])
+    return "<br>".join([*lines, _("Click: compare the time before and after")])
 
 
 def _cut(text: str) -> str:

@@ -10,7 +10,16 @@ import pytest
 from django.urls import reverse
 from playwright.sync_api import Page, expect
 
-from monitoring.models import Checkpoint, Incident, IncidentState, Job, Run, Savepoint, SavepointState
+from monitoring.models import (
+    Checkpoint,
+    ConfigurationChange,
+    Incident,
+    IncidentState,
+    Job,
+    Run,
+    Savepoint,
+    SavepointState,
+)
 from tests.dashboard import builders as make
 from tests.dashboard import sample_fleet
 from tests.dashboard.browser.appearance import mark_as_polled
@@ -137,4 +146,22 @@ def test_lanes_have_one_time_axis(read_as: Callable[..., Reader], now: datetime)
             page.locator(".lanes .nsewdrag").nth(lane).hover(position={"x": 200, "y": 8})
             expect(page.locator(".hoverlayer .hovertext")).to_have_count(1)
         reader.picture(f"overview-lanes-{size}")
+    assert reader.complaints == []
+
+
+def test_flag_of_a_change_opens_the_comparison(read_as: Callable[..., Reader], now: datetime) -> None:
+    job = sample_fleet.make_busy_job(now, make.make_cluster(now))
+    values = {"part": "checkpointing", "key": "mode", "kind": "changed", "before": "a", "after": "b"}
+    ConfigurationChange.objects.create(job=job, at=now - timedelta(minutes=30), **values)
+    reader = read_as()
+    page = reader.open(reverse("job", args=[job.pk]))
+    drawn(page)
+    flag = page.locator(".lanes .annotation", has_text="▼").first
+    flag.hover()
+    expect(page.locator(".hoverlayer .hovertext")).to_have_count(1)
+    expect(page.locator(".hoverlayer .hovertext")).to_contain_text("mode: a → b")
+    reader.picture("overview-flag", whole=False)
+    flag.click()
+    page.wait_for_url("**/compare/?a=*")
+    expect(page.get_by_role("heading", name="Changes in these time ranges")).to_be_visible()
     assert reader.complaints == []

@@ -53,7 +53,8 @@ def chosen_language(get_response: Answer) -> Answer:
         known = chosen in dict(settings.LANGUAGES) and not request.path.startswith("/api/")
         with translation.override(chosen if known else settings.LANGUAGE_CODE):
             response = get_response(request)
-        patch_vary_headers(response, ("Cookie",))
+        # The live part of a page has the URL of the page, and a browser that goes back must not show it as the page.
+        patch_vary_headers(response, ("Cookie", "HX-Request", "HX-Target"))
         return response
 
     return answer

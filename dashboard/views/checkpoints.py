@@ -10,7 +10,6 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext_noop as _
-from django.views.decorators.vary import vary_on_headers
 
 from dashboard.forms.history import HistoryForm
 from dashboard.queries.detail import COLUMNS, exceptions_around, read_subtasks
@@ -91,7 +90,6 @@ def newest_failure(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect(reverse("job-history", args=[pk], query={"status": status}))
 
 
-@vary_on_headers("HX-Request", "HX-Target")
 def checkpoint(request: HttpRequest, pk: int) -> HttpResponse:
     """Show one checkpoint as a page, or as a fragment for the expanded row of the history."""
     try:

@@ -11,7 +11,6 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext_noop as _
-from django.views.decorators.vary import vary_on_headers
 
 from dashboard.access.guard import access_of, reach_at
 from dashboard.access.roles import Role
@@ -39,7 +38,6 @@ KIOSK_JOBS = 8  # the jobs on the wall board, whose lines are large
 NAMED = 8  # up to this number of jobs, the strip shows the jobs' names
 
 
-@vary_on_headers("HX-Request")
 def fleet(request: HttpRequest) -> HttpResponse:
     chosen = selection_of(request.GET)
     if request.GET.get("kiosk") == "1":

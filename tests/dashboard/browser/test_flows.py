@@ -146,6 +146,21 @@ def test_rule_form_updates_sentence_and_backtest(read_as: ReadAs, now: datetime)
     assert reader.complaints == []
 
 
+def test_back_shows_the_page_after_its_live_part_was_refreshed(read_as: ReadAs, now: datetime) -> None:
+    job = make.make_job(make.make_cluster(now))
+    make.make_run(job, now)
+    reader = read_as()
+    for path, heading in ((reverse("job", args=[job.pk]), job.name), (reverse("clusters"), "Clusters")):
+        page = reader.open(path)
+        page.wait_for_load_state("load")
+        with page.expect_response(lambda response: response.request.headers.get("hx-target", "").endswith("-live")):
+            page.evaluate("for (const name of ['tick', 'tick-2']) document.body.dispatchEvent(new CustomEvent(name))")
+        reader.open(reverse("maintenance"))
+        page.go_back()
+        expect(page.get_by_role("heading", name=heading, level=1)).to_be_visible()
+    assert reader.complaints == []
+
+
 def test_double_click_reload_and_back_do_not_repeat_an_action(read_as: ReadAs, now: datetime) -> None:
     job = make.make_job(make.make_cluster(now))
     reader = read_as()

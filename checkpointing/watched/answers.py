@@ -12,7 +12,7 @@ from checkpointing.watched.scanning import Found
 
 Json = dict[str, Any]
 
-LONGEST_OFFSETS = 4_000
+LONGEST_OFFSETS, MOST_SOURCES = 4_000, 50
 
 
 def job_json(path: str, found: Found, *, ended: bool = False) -> Json:
@@ -32,7 +32,10 @@ def detail_json(path: str, found: Found, query: Query | None) -> Json:
     position = None if query is None else query.position
     read = None
     if position is not None:
-        sources = [each if len(each) <= LONGEST_OFFSETS else f"{each[:LONGEST_OFFSETS]}…" for each in position.sources]
+        sources = [
+            each if len(each) <= LONGEST_OFFSETS else f"{each[:LONGEST_OFFSETS]}…"
+            for each in position.sources[:MOST_SOURCES]
+        ]
         read = {"batch": position.batch, "watermark": position.watermark_ms, "sources": sources}
     return {**job_json(path, found), "vertices": [], "position": read}
 

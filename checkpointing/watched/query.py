@@ -163,8 +163,8 @@ def _check_identity(query: Query, files: Files) -> None:
         query_id = query_id_at(files, query.location, 0)
     except _MISSING:
         raise Vanished from None
-    except Refused as refused:
-        raise StorageError(str(refused)) from refused
+    except (Refused, OSError) as error:
+        raise StorageError(str(error)) from error
     if query_id != query.query_id:
         raise Vanished(query_id)
 
@@ -186,16 +186,15 @@ def _read_position(query: Query, files: Files, now_ms: int) -> Query:
     try:
         if batch in query.offsets and query.offsets[batch].size > _LARGEST_OFFSETS:
             raise Refused(Refusal.NOT_READABLE, location=path, error=f"> {_LARGEST_OFFSETS} B")
-        lines = files.read(path).decode(errors="replace").splitlines()
+        lines = files.read(path).decode(errors="replace").rstrip("\n").split("\n")
         if lines[:1] != [_FORMAT]:
-            version = repr("".join(lines[:1])[:20])
-            raise Refused(Refusal.UNKNOWN_FORMAT, file=path, version=version, known=_FORMAT)
+            raise Refused(Refusal.UNKNOWN_FORMAT, file=path, version=repr(lines[0][:20]), known=_FORMAT)
         position = _position(batch, lines)
     except _MISSING:  # Spark deleted it meanwhile
         return read
     except Refused as refused:
         return replace(read, problem=refused.as_json())
-    except (OSError, ValueError, IndexError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, IndexError, TypeError, AttributeError, RecursionError) as error:
         return replace(read, problem=_unreadable(path, error))
     return replace(read, position=position, problem=None)
 

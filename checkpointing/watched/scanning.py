@@ -19,7 +19,7 @@ from checkpointing.storage.files import Entry, Files
 PASS_EVERY_MS = 60_000
 DEEPEST = 12
 MOST_LOCATIONS = 2_000
-_MOST_PROBLEMS = 5
+_MOST_PROBLEMS = 10
 _LARGEST_METADATA = 100_000
 # Directories of tables, and those that only Waymark's own locations have.
 _SKIPPED = frozenset({"_delta_log", "_spark_metadata"})
@@ -151,7 +151,7 @@ class _Pass:
         except StorageError as error:
             if not path:
                 raise
-            self._note(Refused(Refusal.NOT_READABLE, location=path, error=str(error)))
+            self._note(Refused(Refusal.NOT_READABLE, location=location_of(self._root, path), error=str(error)))
             return {}
         if not path and not entries and (self._found or self._lost):
             raise RootMissing(self._root)
@@ -171,14 +171,14 @@ class _Pass:
                 self._note(Refused(Refusal.BAD_DIRECTORY_NAME, location=ascii(child)))
 
     def _remember(self, path: str, entries: Mapping[str, Entry], now_ms: int) -> None:
-        place = path or self._root
+        place = location_of(self._root, path)
         if path in self._found:
             return
         if len(self._found) >= MOST_LOCATIONS:
             self._note(Refused(Refusal.TOO_MANY_LOCATIONS, most=MOST_LOCATIONS))
             return
         try:
-            query_id = query_id_at(self._files, location_of(self._root, path), entries["metadata"].size)
+            query_id = query_id_at(self._files, place, entries["metadata"].size)
         except Refused as refused:
             self._note(refused)
         except _MISSING:
@@ -204,7 +204,7 @@ def query_id_at(files: Files, location: str, size: int) -> str:
         raise Refused(Refusal.METADATA_DAMAGED, location=location)
     try:
         return uuid.UUID(json.loads(files.read(f"{location}/metadata"))["id"]).hex
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Refused(Refusal.METADATA_DAMAGED, location=location) from error
 
 

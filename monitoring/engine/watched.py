@@ -152,12 +152,8 @@ class WatchedTransport:
         query = self._queries.get(query_id) or Query(location_of(self._root, path), query_id)
         found = self.scan.found[path]
         if found.measured_ms > query.measured_ms:  # by another worker
-            measured = {
-                "state_size": found.state_size,
-                "sized_from": found.sized_from,
-                "measured_ms": found.measured_ms,
-            }
-            query = replace(query, measurement=None, **measured)  # type: ignore[arg-type]
+            query = replace(query, state_size=found.state_size, sized_from=found.sized_from)
+            query = replace(query, measured_ms=found.measured_ms, measurement=None)
         try:
             query = await self._run(lambda: polled(query, files, now_ms))
         except Vanished as gone:
@@ -175,8 +171,7 @@ class WatchedTransport:
         known = self.scan.found.get(path)
         if known is None or known.query_id != query.query_id:
             return
-        sized = (query.state_size, query.sized_from, query.measured_ms)
-        found = replace(known, state_size=sized[0], sized_from=sized[1], measured_ms=sized[2])
+        found = replace(known, state_size=query.state_size, sized_from=query.sized_from, measured_ms=query.measured_ms)
         state = "RUNNING" if query.is_active(now_ms) else "RECONCILING"
         if state != known.state:
             found = replace(found, state=state, moved_ms=now_ms)

@@ -12,6 +12,7 @@ from django.core.management import CommandError, call_command
 
 from monitoring.engine.connection import basic, bearer
 from monitoring.models import AuditEntry, Cluster
+from tests.checkpointing.watched.locations import Location
 from tests.dashboard import builders as make
 from tests.monitoring.engine.flink_server import FlinkServer, running
 
@@ -38,6 +39,16 @@ def test_a_cluster_that_answers_is_watched_from_now_on(flink: FlinkServer) -> No
     assert (cluster.rest_url, cluster.labels) == (flink.url, {"team": "a", "env": "prod"})
     assert AuditEntry.objects.get().action == "cluster.add"
     assert flink.url in run("list")
+
+
+def test_a_directory_is_added_and_tested(state_root: Path) -> None:
+    Location(state_root / "q").run(0, 1)
+    assert run("add", "lake", "--directory", str(state_root)) == (
+        "Added cluster lake (1 streaming query found). Waymark polls it from now on.\n"
+    )
+    shown = [line.split(maxsplit=1) for line in run("test", "lake").splitlines()]
+    # There are no task managers and no slots.
+    assert shown == [["engine", "Spark Structured Streaming"], ["found", "1 streaming query found"]]
 
 
 def test_secrets_come_from_files_and_are_not_audited(flink: FlinkServer, tmp_path: Path) -> None:

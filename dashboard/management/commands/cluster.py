@@ -206,6 +206,8 @@ def _error_text(form: ClusterForm, name: str, text: str) -> str:
 
 def _describe(found: Found) -> list[tuple[str, str]]:
     """Return the results of the test as labels and texts."""
+    if found.version.watched:
+        return [("engine", str(found.engine)), ("found", str(found.reason))]
     allowed = {True: "yes", False: "no", None: "unknown"}
     return [
         ("engine", f"{found.engine} {found.version.text}"),

@@ -107,6 +107,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_found(tmp_path: Path) -> N
     good = Location(tmp_path / "good")
     Location(tmp_path / "half").write("metadata", '{"id": "12')
     Location(tmp_path / "text").write("metadata", '{"id": "<b>no id</b>"}')
+    Location(tmp_path / "deep").write("metadata", "[" * 90_000)
     copy = Location(tmp_path / "z-copy")
     copy.write("metadata", json.dumps({"id": good.query_id}))
     Location(tmp_path / "bad\nname")
@@ -121,7 +122,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_found(tmp_path: Path) -> N
     (tmp_path / "closed").mkdir()
     scan = step(Scan({}), tmp_path, files=Guarded())
     assert ids(scan) == {"good": good.id}
-    damaged = ["imports.metadata-damaged"] * 2
+    damaged = ["imports.metadata-damaged"] * 3
     assert sorted(codes(scan)) == [*damaged, "watched.bad-name", "watched.copy", "watched.not-readable"]
 
 

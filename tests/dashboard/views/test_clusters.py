@@ -259,7 +259,7 @@ def test_the_test_button_tries_what_is_typed_and_stores_nothing(admin: Client, f
     assert all(text in page for text in ("Apache Flink 2.3.0 is reachable", "25 checkpoints", "cluster-id /demo"))
     flink.instead("/overview", "<html>")
     page = admin.post(reverse("cluster-test-new"), typed(flink.url)).content.decode()
-    assert "<b>URL of the REST API:</b> A server answers there, but not with Flink&#x27;s REST API" in page
+    assert "<b>Address:</b> A server answers there, but not with Flink&#x27;s REST API" in page
     assert not Cluster.objects.exists()
 
 

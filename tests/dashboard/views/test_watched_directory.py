@@ -128,6 +128,8 @@ def test_the_page_of_a_query_shows_batches_position_and_state_size(admin: Client
     assert "7 batches started · 0 in progress · 7 committed" in text
     assert "The files do not show failed batches." in text
     assert Checkpoint.objects.get(checkpoint_id=6).state_size == 2048
+    for checkpoint in Checkpoint.objects.all()[:2]:
+        assert admin.get(reverse("checkpoint", args=[checkpoint.pk])).status_code == 200
     for name in ("job-runs", "job-history", "job-summary", "job-configuration", "job-savepoints", "job-exceptions"):
         assert admin.get(reverse(name, args=[job.pk])).status_code == 200
     configuration = admin.get(reverse("job-configuration", args=[job.pk])).content.decode()

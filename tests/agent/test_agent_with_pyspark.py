@@ -58,6 +58,7 @@ def run(directory: Path, java_home: Path, url: str, batches: int) -> list[dict[s
         "WAYMARK_URL": url,
         "WAYMARK_TOKEN": "wmk_x",
         "PYTHONPATH": str(AGENT.parent),
+        "PYSPARK_PYTHON": sys.executable,
         "JAVA_HOME": str(java_home),
     }
     output = subprocess.run(

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
+from django.db.models import F
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
 from monitoring.models import ApiToken, Checkpoint, Cluster, Discovery, Engine, Job, ReportedRun, RestartAttempt, Run
 from tests.dashboard.api.conftest import Caller, caller_of
-from tests.dashboard.api.test_agent_reports import PATH, QUERY, RUN, batch, query, report
+from tests.dashboard.api.test_agent_reports import PATH, RUN, batch, query, report
 from tests.dashboard.views.test_clusters import TYPED
 from tests.dashboard.views.test_watched_directory import ONLY_WATCHED, admin, poll
 
@@ -103,7 +104,10 @@ def test_a_program_that_is_silent_is_unknown_and_lost_only_after_a_day(caller: C
     assert Run.objects.get().state == "RUNNING"
     caller.post(PATH, report(queries=[query(run_id=str(uuid.uuid4()), query_id=str(uuid.uuid4()), name="other")]))
     ReportedRun.objects.filter(run_id=RUN.hex).update(reported_at=timezone.now() - timedelta(hours=25))
-    poll(8)
+    poll(3)
+    Run.objects.filter(engine_job_id=RUN.hex).update(missing_since=timezone.now() - timedelta(minutes=5))
+    Cluster.objects.update(revision=F("revision") + 1)
+    poll(2)
     assert Run.objects.get(engine_job_id=RUN.hex).state == "LOST"
 
 
@@ -117,11 +121,11 @@ def test_the_pages_show_spark_s_figures_and_unknown_ones_as_unknown(caller: Call
     assert "Run 1: 2 batches completed" in page
     assert "Spark reports no failed batches." in page
     assert "Batch 1 figures of Spark Rows read 7 Rows arriving per second 2.5 Rows processed per second –" in page
-    assert "addBatch 200 ms walCommit 20 ms" in page
+    assert "addBatch 200ms walCommit 20ms" in page
     assert "Batches not reported 4" in page
     assert "stateStoreSave 4 – – – 900 B –" in page
     checkpoint = Checkpoint.objects.get(checkpoint_id=0)
-    assert "addBatch 200 ms" in text_of(admin.get(reverse("checkpoint", args=[checkpoint.pk])))
+    assert "addBatch 200ms" in text_of(admin.get(reverse("checkpoint", args=[checkpoint.pk])))
     for name in ("job-runs", "job-history", "job-summary", "job-configuration", "job-savepoints", "job-exceptions"):
         assert admin.get(reverse(name, args=[job.pk])).status_code == 200
     for name in ("fleet", "clusters"):
@@ -179,9 +183,12 @@ def test_the_command_adds_a_cluster_with_the_agent(db: None) -> None:
     assert Cluster.objects.get().discovery == Discovery.AGENT
 
 
-def test_the_query_of_a_job_is_found_by_spark_s_ids(caller: Caller, admin: Client) -> None:
+def test_another_version_of_spark_is_a_change_of_the_configuration(caller: Caller, admin: Client) -> None:
     caller.post(PATH, report(batch(0)))
     poll(2)
-    page = admin.get(reverse("job-configuration", args=[Job.objects.get().pk])).content.decode()
-    assert QUERY.hex in page
-    assert "4.3.0" in page
+    upgraded = {"name": "shop", "spark": "4.4.0", "agent": "1.0.0"}
+    caller.post(PATH, report(batch(1, runId=str(uuid.uuid4())), queries=[], program=upgraded))
+    poll(2)
+    page = text_of(admin.get(reverse("job-configuration", args=[Job.objects.get().pk])))
+    assert "sparkVersion" in page
+    assert "4.4.0" in page

@@ -26,7 +26,7 @@ from schemathesis.specs.openapi.checks import (
 from dashboard.access import tokens
 from dashboard.api.document import document
 from dashboard.wsgi import application
-from monitoring.models import SavedView, StateRead
+from monitoring.models import Cluster, Discovery, SavedView, StateRead
 from tests.dashboard.access.sample_rows import Rows, rows_of_every_kind
 
 EXAMPLES = 3  # for each operation
@@ -74,6 +74,14 @@ def headers(rows: Rows, one_connection: None, now: datetime, redis_url: str, set
     }
 
 
+@pytest.fixture
+def reporting(headers: dict[str, str], now: datetime) -> dict[str, str]:
+    """Return the headers with a token for reports."""
+    cluster = Cluster.objects.create(name="reported", discovery=Discovery.AGENT)
+    made = tokens.make(User.objects.get(username="anna"), "report", False, None, "anna", now, cluster)
+    return headers | {"Authorization": f"Bearer {made.secret}"}
+
+
 @schema.parametrize()
 @settings(
     max_examples=EXAMPLES,
@@ -82,13 +90,15 @@ def headers(rows: Rows, one_connection: None, now: datetime, redis_url: str, set
     database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
-def test_operation_conforms_to_the_openapi_document(case: Any, headers: dict[str, str], rows: Rows) -> None:
+def test_operation_conforms_to_the_openapi_document(
+    case: Any, headers: dict[str, str], reporting: dict[str, str], rows: Rows
+) -> None:
     """Call the operation on existing rows, and roll back its changes."""
     first = case.operation.path.removeprefix("/api/v1/").partition("/")[0]
     of_it = rows.ids.get(first, 1)
     case.path_parameters = {name: rows.ids.get(name, of_it) for name in case.path_parameters or {}}
     with transaction.atomic():
-        response = case.call(headers=headers)
+        response = case.call(headers=reporting if first == "agent" else headers)
         transaction.set_rollback(True)
     # Other methods give 405. A body may name missing rows and give 404, but the URLs name existing rows.
     assert response.status_code not in ((401, 403, 404) if case.method == "GET" else (401, 403))

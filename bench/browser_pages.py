@@ -170,9 +170,9 @@ def _web_server(dsn: str) -> Iterator[str]:
     command = [sys.executable, "manage.py", "web", "--port", str(port)]
     server = subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL)
     try:
-        begun = time.monotonic()
+        began = time.monotonic()
         while not accepts(port):
-            if server.poll() is not None or time.monotonic() - begun > START_LIMIT_S:
+            if server.poll() is not None or time.monotonic() - began > START_LIMIT_S:
                 raise BenchmarkFailed(f"the web server does not accept connections on port {port}")
             time.sleep(0.2)
         yield f"http://127.0.0.1:{port}"

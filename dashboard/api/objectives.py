@@ -75,11 +75,11 @@ def remove(request: HttpRequest, objective_id: int) -> Status[None]:
     return Status(204, None)
 
 
-def _save(request: HttpRequest, given: dict[str, Any], anew: Callable[[], Objective]) -> Objective:
-    form = ObjectiveForm(anew())
+def _save(request: HttpRequest, given: dict[str, Any], create: Callable[[], Objective]) -> Objective:
+    form = ObjectiveForm(create())
     if "selector" in given and "scope" in form.fields:
         given["scope"] = "selector" if given["selector"] else "everything"
-    return save_objective(checked(ObjectiveForm(anew(), filled(form, given))), actor_of(request))
+    return save_objective(checked(ObjectiveForm(create(), filled(form, given))), actor_of(request))
 
 
 def _find(objective_id: int) -> Objective:

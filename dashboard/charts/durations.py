@@ -144,24 +144,24 @@ def _longest(
 ) -> dict[str, Any]:
     """Return a line for each run. `drawn` has the role of the lines, the field of a point and its label."""
     role, field, label = drawn
-    told = [p for p in points if getattr(p, field) is not None]
+    known = [p for p in points if getattr(p, field) is not None]
     lines = [
         go.Scatter(
             meta={"role": role},
-            x=[moment(p.triggered_at) for p in told if p.run_number == run],
-            y=[getattr(p, field) for p in told if p.run_number == run],
-            mode="lines+markers" if len(told) <= 60 else "lines",
+            x=[moment(p.triggered_at) for p in known if p.run_number == run],
+            y=[getattr(p, field) for p in known if p.run_number == run],
+            mode="lines+markers" if len(known) <= 60 else "lines",
             line={"width": 2},
             marker={"size": 5},
             hoverinfo="skip",
         )
-        for run in sorted({p.run_number for p in told})
+        for run in sorted({p.run_number for p in known})
     ]
     shape = layout(**marks(starts, span, gaps))
     shape["xaxis"] |= time_axis(span)
-    waits = [(p.triggered_at, getattr(p, field)) for p in told]
+    waits = [(p.triggered_at, getattr(p, field)) for p in known]
     shape["yaxis"] |= duration_ticks(max(10, top_of_axis([wait for _at, wait in waits])))
     heights = [min(wait, shape["yaxis"]["range"][1]) for _at, wait in waits]
-    texts = [f"{title_of(p)}<br>{label} {flink_duration_text(getattr(p, field))}" for p in told]
+    texts = [f"{title_of(p)}<br>{label} {flink_duration_text(getattr(p, field))}" for p in known]
     above = above_axis(waits, shape["yaxis"], flink_duration_text)
-    return as_dict([*lines, hover_points(told, heights, texts), *above], shape)
+    return as_dict([*lines, hover_points(known, heights, texts), *above], shape)

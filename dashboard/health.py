@@ -10,7 +10,7 @@ from typing import NamedTuple
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from monitoring.models import AttemptState, Cluster, Job, RestartAttempt, Run, RunState, Severity
+from monitoring.models import AttemptState, Cluster, Discovery, Job, RestartAttempt, Run, RunState, Severity
 from monitoring.units import age_text, span_text
 
 PERIODIC_DISABLED_MS = 2**62  # without periodic checkpoints, Flink reports the interval 2^63 - 1
@@ -177,6 +177,8 @@ def _why_missing(lasts: timedelta) -> str:
 
 
 def _why_quiet(facts: JobFacts, now: datetime) -> str:
+    if facts.cluster.discovery == Discovery.AGENT:
+        return _("The program has not reported for more than 2 min. It has ended, hangs, or does not reach Waymark.")
     if facts.last_completed_at is None:
         return _("The query has not committed a batch yet. Its files do not show whether it runs.")
     return _("No batch for %(since)s. The files do not show whether the query runs or is stopped.") % {

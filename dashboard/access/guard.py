@@ -12,7 +12,17 @@ from django.utils.translation import gettext as _
 
 from dashboard.access.reach import NO_REACH, Reach, reach_of
 from dashboard.access.roles import Role
-from dashboard.access.subjects import ADMIN_ROUTES, API, NO_SUBJECT, OWN_ROUTES, Absent, Archived, Subject, subject_of
+from dashboard.access.subjects import (
+    ADMIN_ROUTES,
+    API,
+    NO_SUBJECT,
+    OWN_ROUTES,
+    REPORT_ROUTES,
+    Absent,
+    Archived,
+    Subject,
+    subject_of,
+)
 from monitoring.models import ApiToken, Job
 
 
@@ -139,6 +149,8 @@ def _require_to_change(request: HttpRequest, route: str) -> None:
     Operations check the objects in their body with `require_on`.
     """
     access = access_of(request)
+    if route.removeprefix(API).startswith(REPORT_ROUTES):
+        return
     if route.removeprefix(API).startswith(OWN_ROUTES):
         if access.most < Role.OPERATOR:
             raise PermissionDenied(refusal(access, Role.OPERATOR))

@@ -66,6 +66,8 @@ KINDS: Mapping[str, Kind] = {
 ADMIN_ROUTES = ("clusters", "jobs/<int:job_id>/programs")
 # These belong to the account that sends the request.
 OWN_ROUTES = ("views",)
+# The endpoint itself checks its tokens, which have no other right.
+REPORT_ROUTES = ("agent",)
 # These concern all jobs, so only accounts that may see all jobs may see them.
 GLOBAL_ROUTES = ("audit", "channels", "health/page", "mail", "rules/code", "runbooks")
 

@@ -6,13 +6,14 @@ import hashlib
 import secrets
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.utils.translation import gettext as _
 
 from monitoring import audit
-from monitoring.models import ApiToken
+from monitoring.models import ApiToken, Cluster
 
 PREFIX = "wmk_"
 MOST_PER_USER = 50
@@ -38,8 +39,16 @@ class CreatedToken:
 
 
 @transaction.atomic
-def make(user: User, name: str, may_write: bool, expires_at: datetime | None, by: str, now: datetime) -> CreatedToken:
-    """Create a token.
+def make(
+    user: User,
+    name: str,
+    may_write: bool,
+    expires_at: datetime | None,
+    by: str,
+    now: datetime,
+    reports_for: Cluster | None = None,
+) -> CreatedToken:
+    """Create a token. With `reports_for`, it can do nothing but report for this cluster.
 
     Raises:
         BadToken: The user has too many valid tokens, or one with this name.
@@ -52,6 +61,7 @@ def make(user: User, name: str, may_write: bool, expires_at: datetime | None, by
     token = ApiToken(
         user=user, name=name, may_write=may_write, start=secret[:_SHOWN], created_at=now, expires_at=expires_at
     )
+    token.reports_for = reports_for
     token.digest = digest_of(secret)
     try:
         with transaction.atomic():
@@ -59,7 +69,10 @@ def make(user: User, name: str, may_write: bool, expires_at: datetime | None, by
     except IntegrityError:
         raise BadToken("name", _("You already have a token with this name. Choose a different name.")) from None
     until = expires_at.isoformat() if expires_at else None
-    audit.record(by, "token.make", f"token {name} of {user}", may_write=may_write, expires_at=until, start=token.start)
+    rights: dict[str, Any] = {"may_write": may_write}
+    if reports_for is not None:
+        rights["reports_for"] = reports_for.name
+    audit.record(by, "token.make", f"token {name} of {user}", **rights, expires_at=until, start=token.start)
     return CreatedToken(token, secret)
 
 
@@ -67,7 +80,7 @@ def find_token(secret: str, now: datetime) -> ApiToken | None:
     """Return the valid token with this secret and store the time of its use. None if its user is not active."""
     if not secret.startswith(PREFIX):
         return None
-    token = ApiToken.objects.select_related("user").filter(digest=digest_of(secret)).first()
+    token = ApiToken.objects.select_related("user", "reports_for").filter(digest=digest_of(secret)).first()
     if token is None or not token.is_valid(now) or not token.user.is_active:
         return None
     if token.last_used_at is None or now - token.last_used_at >= LAST_USED_PRECISION:

@@ -34,10 +34,14 @@ class ClustersParams(PageParams):
 
 class ClusterIn(Body):
     name: str = ""
-    discovery: Literal["url", "zookeeper", "directory"] = Field(
-        "url", description="directory: Waymark only watches the queries whose checkpoint locations it finds there."
+    discovery: Literal["url", "zookeeper", "directory", "agent"] = Field(
+        "url",
+        description="directory: Waymark only watches the queries whose checkpoint locations it finds there. "
+        "agent: it only watches the queries that programs report.",
     )
-    rest_url: str = Field("", description="For directory: an absolute path, or an address such as s3://bucket/path.")
+    rest_url: str = Field(
+        "", description="For directory: an absolute path, or an address such as s3://bucket/path. For agent: empty."
+    )
     zookeeper_hosts: str = ""
     zookeeper_root: str = ""
     zookeeper_cluster_id: str = ""

@@ -10,6 +10,7 @@ from ninja import NinjaAPI, Swagger
 from ninja.errors import HttpError, ValidationError
 
 from dashboard.api import (
+    agent,
     automation,
     channels,
     checkpoints,
@@ -53,7 +54,7 @@ api = NinjaAPI(
 )
 for each in (
     *(fleet, jobs, checkpoints, savepoints, restarts, incidents, rules, runbooks, objectives, channels, maintenance),
-    *(automation, clusters, submitting, diagnosis, states, system),
+    *(automation, clusters, submitting, diagnosis, states, system, agent),
 ):
     api.add_router("", each.routes)
 

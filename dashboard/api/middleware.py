@@ -14,7 +14,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from ninja.utils import check_csrf
 
-from dashboard.access.guard import CHANGING, Access, set_access
+from dashboard.access.guard import CHANGING, Access, access_of, set_access
 from dashboard.access.limits import Limit, seconds_to_wait
 from dashboard.access.reach import reach_of
 from dashboard.access.tokens import find_token
@@ -25,6 +25,7 @@ Answer = Callable[[HttpRequest], HttpResponse]
 
 PREFIX = "/api/"
 DOCUMENTATION = "/api/v1/docs"
+AGENT = "/api/v1/agent/"
 FILES = "/programs"  # the end of URLs that accept a file
 
 
@@ -57,6 +58,8 @@ def _authenticate_token(request: HttpRequest, authorization: str) -> HttpRespons
     token = find_token(secret.strip(), timezone.now()) if scheme.lower() == "bearer" else None
     if token is None:
         return answer_of(401, "This token is not valid: it does not exist, was revoked, or has expired.")
+    if token.reports_for is not None and not request.path_info.startswith(AGENT):
+        return answer_of(403, f"This token can only report queries for the cluster {token.reports_for}.")
     request.user = token.user
     set_access(request, Access(reach_of(token.user), token=token))
     return None
@@ -64,7 +67,10 @@ def _authenticate_token(request: HttpRequest, authorization: str) -> HttpRespons
 
 def _check_rate(request: HttpRequest) -> HttpResponse | None:
     limit = Limit("api", settings.API_CALLS_PER_MINUTE, 60)
-    wait = seconds_to_wait(limit, str(request.user.pk), wall=time.time)
+    token = access_of(request).token
+    # The reports of programs must not use up what the account's own requests may need.
+    who = f"token-{token.pk}" if token is not None and token.reports_for is not None else str(request.user.pk)
+    wait = seconds_to_wait(limit, who, wall=time.time)
     if not wait:
         return None
     rejection = answer_of(429, f"More than {limit.most} requests in a minute. Wait {wait} s.")

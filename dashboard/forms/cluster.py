@@ -19,7 +19,14 @@ from monitoring import outbound
 from monitoring.engine.connection import BadTls, Tls, trust
 from monitoring.engine.examination import Now, Problem, examine
 from monitoring.engine.probe import Found
-from monitoring.models import AuditEntry, Authentication, Cluster, Discovery, ZooKeeperAuthentication
+from monitoring.models import (
+    WATCHED_DISCOVERIES,
+    AuditEntry,
+    Authentication,
+    Cluster,
+    Discovery,
+    ZooKeeperAuthentication,
+)
 from monitoring.outbound import Denied
 from monitoring.reasons.refusals import reason_of
 from monitoring.secret import Secret
@@ -227,8 +234,8 @@ class ClusterForm(EditForm, ClusterModelForm):
             self._clean_zookeeper(cleaned)
         else:
             self._clean_address(cleaned)
-        if cleaned.get("discovery") == Discovery.DIRECTORY:
-            # The credentials for storage belong into fsspec's configuration.
+        if cleaned.get("discovery") in WATCHED_DISCOVERIES:
+            # The credentials for storage belong into fsspec's configuration, and reports have tokens of Waymark.
             cleaned |= {"authentication": Authentication.NONE, "ca_bundle": "", "client_certificate": ""}
             cleaned["client_key"] = Secret()
         self._clean_zookeeper_authentication(cleaned)
@@ -255,6 +262,10 @@ class ClusterForm(EditForm, ClusterModelForm):
         cleaned |= {"zookeeper_hosts": "", "zookeeper_root": "", "zookeeper_cluster_id": "", "zookeeper_tls": False}
         cleaned["zookeeper_authentication"] = ZooKeeperAuthentication.NONE
         url = (cleaned.get("rest_url") or "").strip()
+        if cleaned.get("discovery") == Discovery.AGENT:
+            self.errors.pop("rest_url", None)
+            cleaned["rest_url"] = ""
+            return
         if "rest_url" in self.errors:
             return
         if cleaned.get("discovery") == Discovery.DIRECTORY:

@@ -8,7 +8,11 @@ from typing import Any
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
-READ, WRITE = "read", "write"
+from dashboard.access.reach import Reach
+from dashboard.access.roles import Role
+from monitoring.models import Cluster, Discovery
+
+READ, WRITE, REPORT = "read", "write", "report-"
 NEVER = "never"
 LASTS = (("30", _("30 days")), ("90", _("90 days")), ("365", _("1 year")), (NEVER, _("until revoked")))
 
@@ -38,8 +42,16 @@ class TokenForm(forms.Form):
         error_messages={"required": _("Enter your password. The token stays valid after your session ends.")},
     )
 
-    def __init__(self, *args: Any, asks_password: bool, **options: Any) -> None:
+    def __init__(self, *args: Any, asks_password: bool, reach: Reach, **options: Any) -> None:
+        """Offer tokens that report for the clusters with the agent that the account may operate."""
         super().__init__(*args, **options)
+        clusters = Cluster.objects.filter(discovery=Discovery.AGENT, archived_at=None)
+        may_report = [each for each in clusters if (reach.role_on(None, each.pk) or Role.VIEWER) >= Role.OPERATOR]
+        self._clusters = {f"{REPORT}{each.pk}": each for each in may_report}
+        may = self.fields["may"]
+        assert isinstance(may, forms.ChoiceField)  # noqa: S101 - for the type
+        text = _("only report queries for %(cluster)s")
+        may.choices = [*may.choices, *((key, text % {"cluster": each}) for key, each in self._clusters.items())]  # type: ignore[misc]
         if not asks_password:
             del self.fields["password"]
 
@@ -53,6 +65,10 @@ class TokenForm(forms.Form):
     @property
     def may_write(self) -> bool:
         return bool(self.cleaned_data["may"] == WRITE)
+
+    @property
+    def reports_for(self) -> Cluster | None:
+        return self._clusters.get(self.cleaned_data["may"])
 
     def expires_at(self, now: datetime) -> datetime | None:
         lasts = self.cleaned_data["lasts"]

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from django.db.models import Exists, F, OuterRef, Q
 
 from dashboard.queries.facts import select
-from monitoring.models import Checkpoint, Discovery, Job, Run, RunState, RunStateChange
+from monitoring.models import WATCHED_DISCOVERIES, Checkpoint, Job, Run, RunState, RunStateChange
 
 MOST_MARKS = 20  # the limit for a page; the restarts of a job that restarts in a loop have their own tab
 STARTING = timedelta(seconds=90)  # within this time after its start, a run restores its state and becomes RUNNING
@@ -115,7 +115,7 @@ def observed_restarts(
 
     A run restarts when it becomes RUNNING after it was RUNNING before, or after RESTARTING. The first sight of a run
     (its change has no source) is no restart, however long the run had been running. Several restarts between two polls
-    count as one. The status of a watched directory's query only says whether it has written lately, so it shows none.
+    count as one. The status of a watched query only says whether it has written or reported lately, so it shows none.
     """
     changes = RunStateChange.objects.filter(run__in=runs, target=RunState.RUNNING)
     ran_before = changes.filter(run=OuterRef("run"), id__lt=OuterRef("id"))
@@ -124,5 +124,5 @@ def observed_restarts(
         Q(source=RunState.RESTARTING) | Exists(ran_before),
         at__range=(since, until),
         at__gt=F("run__started_at") + STARTING,
-    ).exclude(Q(source="") | Q(run__job__cluster__discovery=Discovery.DIRECTORY))
+    ).exclude(Q(source="") | Q(run__job__cluster__discovery__in=WATCHED_DISCOVERIES))
     return list(again.order_by("-at").values_list("run_id", "at")[:MOST_MARKS])

@@ -17,6 +17,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 
 from dashboard.access import tokens as access
 from dashboard.access.confirming import NotConfirmed, confirm, logged_in_recently
+from dashboard.access.guard import reach_at
 from dashboard.forms.token import TokenForm
 from dashboard.views.confirmation import Confirmation, ask
 from dashboard.views.me import own_user
@@ -31,20 +32,20 @@ def tokens(request: HttpRequest) -> HttpResponse:
     """List the tokens, or create one on POST. Its secret is shown only in the response."""
     user = own_user(request)
     if request.method != "POST":
-        return _page(request, user, _form(user))
-    form, now = _form(user, request.POST), timezone.now()
+        return _page(request, user, _form(user, request))
+    form, now = _form(user, request, request.POST), timezone.now()
     if not form.is_valid():
         return _page(request, user, form, status=422)
     name, by = form.cleaned_data["name"], user.get_username()
     try:
         confirm(request, user, form.typed_password, now)
-        made = access.make(user, name, form.may_write, form.expires_at(now), by, now)
+        made = access.make(user, name, form.may_write, form.expires_at(now), by, now, form.reports_for)
     except NotConfirmed as refused:
         form.add_error("password" if "password" in form.fields else None, str(refused))
     except access.BadToken as problem:
         form.add_error(problem.field, problem.allowed)
     else:
-        return _page(request, user, _form(user), made=made)
+        return _page(request, user, _form(user, request), made=made)
     return _page(request, user, form, status=422)
 
 
@@ -66,15 +67,16 @@ def ask_to_revoke(request: HttpRequest, token: ApiToken, back: str, back_title: 
     return ask(request, Confirmation(question, consequences, _("Revoke token"), back, back_title, section))
 
 
-def _form(user: User, typed: Any = None) -> TokenForm:
-    return TokenForm(typed, asks_password=user.has_usable_password(), label_suffix="")
+def _form(user: User, request: HttpRequest, typed: Any = None) -> TokenForm:
+    return TokenForm(typed, asks_password=user.has_usable_password(), reach=reach_at(request), label_suffix="")
 
 
 def _page(
     request: HttpRequest, user: User, form: TokenForm, *, made: access.CreatedToken | None = None, status: int = 200
 ) -> HttpResponse:
     now = timezone.now()
-    rows = [(token, _state(token, now)) for token in ApiToken.objects.filter(user=user)[:MOST_SHOWN]]
+    own = ApiToken.objects.filter(user=user).select_related("reports_for")[:MOST_SHOWN]
+    rows = [(token, _state(token, now)) for token in own]
     context: dict[str, Any] = {
         "form": form,
         "rows": rows,

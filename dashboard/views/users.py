@@ -202,7 +202,11 @@ def _show_user(request: HttpRequest, found: User, status: int = 200, **forms: An
         "grant_form": GrantForm(label_suffix=""),
         "password_form": PasswordForm(user=found, label_suffix=""),
         "grants": found.grants.select_related("cluster"),
-        "tokens": [each for each in found.api_tokens.filter(revoked_at=None) if each.is_valid(now)],
+        "tokens": [
+            each
+            for each in found.api_tokens.filter(revoked_at=None).select_related("reports_for")
+            if each.is_valid(now)
+        ],
         "only_administrator": accounts.is_only_administrator(found),
         "entries": AuditEntry.objects.filter(target=f"user {found.get_username()}")[:RECENT],
         "section": "users",

@@ -67,6 +67,7 @@ from monitoring.engine.errors import (
 )
 from monitoring.engine.fields import Fields, decode
 from monitoring.engine.operations import Forgotten, Operation
+from monitoring.engine.reported.transport import ReportedTransport
 from monitoring.engine.silence import unreachable
 from monitoring.engine.transport import BODY_LIMIT, Answer, Transport
 from monitoring.engine.watched import WatchedTransport
@@ -86,7 +87,8 @@ _STARTING = ("UnavailableDispatcherOperationException", "leader election", "JobM
 class FlinkClient:
     """A client of one engine. Job, trigger and vertex IDs are 32 hexadecimal digits.
 
-    `watched` is the transport for a directory of checkpoint locations, None for a server.
+    `watched` is the transport for a directory of checkpoint locations, and `reported` the one for reports of the agent.
+    Both are None for a server.
     """
 
     def __init__(
@@ -101,7 +103,8 @@ class FlinkClient:
         self._read_limit_s = connection.request_limit_s if read_limit_s is None else read_limit_s
         self._command_limit_s = command_limit_s
         self.watched = WatchedTransport(connection) if connection.is_directory else None
-        self._transport = self.watched or Transport(connection, body_limit)
+        self.reported = None if connection.reported_for is None else ReportedTransport(connection)
+        self._transport = self.watched or self.reported or Transport(connection, body_limit)
 
     @property
     def url(self) -> str:

@@ -71,6 +71,8 @@ class Connection:
     # `url` is a directory of checkpoint locations, which engine.watched reads. `scan`: the stored progress of its scan.
     is_directory: bool = False
     scan: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    # The key of the cluster whose queries the agent reports, which engine.reported reads; None: another cluster.
+    reported_for: int | None = None
 
     def require_allowed(self) -> Target:
         """Return the target of the URL.
@@ -111,6 +113,8 @@ def connection_of(cluster: Cluster) -> Connection:
 
     Raise RequestNotSent if a secret cannot be read, or if the leader's address is not known yet.
     """
+    if cluster.discovery == Discovery.AGENT:
+        return Connection("", request_limit_s=cluster.request_limit_s, reported_for=cluster.pk)
     if cluster.only_watched:
         limit_s = cluster.request_limit_s
         return Connection(cluster.rest_url, request_limit_s=limit_s, is_directory=True, scan=cluster.scan)

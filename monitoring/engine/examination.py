@@ -28,7 +28,7 @@ from monitoring.engine.errors import (
     RootUnreadable,
     Unreachable,
 )
-from monitoring.engine.probe import Found, probe
+from monitoring.engine.probe import Found, found_reports, probe
 from monitoring.engine.silence import read_late_tls_error
 from monitoring.engine.zookeeper import Nobody, find_leader
 from monitoring.models import Authentication, Cluster, Discovery
@@ -62,6 +62,8 @@ def examine(cluster: Cluster, now: Now) -> Found | Problem:
         leaders.note(cluster, leader, now())
         if isinstance(leader, Nobody):
             return Problem("zookeeper_hosts", leader.why, passing=True)
+    if cluster.discovery == Discovery.AGENT:
+        return found_reports(cluster)
     try:
         connection = connection_of(cluster)
         if not connection.is_directory:

@@ -85,6 +85,15 @@ class Fields:
             return None
         return self.whole(name)
 
+    def number(self, name: str) -> float | None:
+        """Return a number such as a rate, None if absent or null."""
+        value = self.raw.get(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self._fail(name, EngineReason.NUMBER)
+        return float(value)
+
     def small(self, name: str) -> int:
         """Return a count that fits into a database's 32-bit integer, such as a number of subtasks."""
         value = self.whole(name)

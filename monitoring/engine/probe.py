@@ -15,8 +15,9 @@ from monitoring.engine.answers import JobOverview, ManagerConfig, Overview, WebC
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError
 from monitoring.engine.identity import Identity, identity_of
-from monitoring.engine.versions import EngineVersion
+from monitoring.engine.versions import REPORTED, EngineVersion
 from monitoring.engine.watched import WatchedTransport
+from monitoring.models import Cluster, ReportedRun
 from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.reason import Reason
 from monitoring.state_roots import names_a_root
@@ -120,6 +121,13 @@ def _found_queries(overview: Overview, jobs: tuple[JobOverview, ...], watched: W
     continues = EngineReason.SCAN_CONTINUES() if watched.scan.passes == 0 else ""
     remarks = tuple(each for each in (watched.problem, continues) if isinstance(each, Reason))
     return replace(_found(overview, jobs, None, None, None), remarks=remarks)
+
+
+def found_reports(cluster: Cluster) -> Found:
+    """Return the queries that programs report for the cluster, which may be new. There is no server to ask."""
+    count = ReportedRun.objects.filter(cluster=cluster, ended_at=None).count() if cluster.pk else 0
+    found = _found(Overview(REPORTED, "", 0, 0, 0, count), (), None, None, None)
+    return replace(found, jobs={"RUNNING": count} if count else {})
 
 
 def _unreached(manager: ManagerConfig | None) -> Reason | str:

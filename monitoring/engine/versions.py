@@ -19,6 +19,8 @@ _NUMBERS = re.compile(r"(\d+)\.(\d+)")
 WAYMARK = "waymark"
 # The "version" of a directory of checkpoint locations: the files do not name Spark's.
 WATCHED = "checkpoint locations"
+# The "version" of a cluster with the agent: each program has its own version of Spark.
+REPORTED = "reports of the agent"
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class EngineVersion:
 
     @property
     def watched(self) -> bool:
-        return self.text == WATCHED
+        return self.text in (WATCHED, REPORTED)
 
     def can(self, capability: str) -> bool:
         """Return whether the engine has the capability. True for an unknown version: the engine may answer 404."""

@@ -11,7 +11,14 @@ from monitoring.models.checkpoints import (
     CheckpointType,
     OperatorCheckpoint,
 )
-from monitoring.models.clusters import Authentication, Cluster, Discovery, Engine, ZooKeeperAuthentication
+from monitoring.models.clusters import (
+    WATCHED_DISCOVERIES,
+    Authentication,
+    Cluster,
+    Discovery,
+    Engine,
+    ZooKeeperAuthentication,
+)
 from monitoring.models.incidents import (
     INHIBITING_KINDS,
     Incident,
@@ -52,6 +59,7 @@ from monitoring.models.recovery import (
     RestartTrigger,
     StepState,
 )
+from monitoring.models.reported import ReportedBatch, ReportedRun
 from monitoring.models.rollups import CheckpointDeletion, Rollup, RollupProgress
 from monitoring.models.rules import (
     AlertRule,
@@ -73,6 +81,7 @@ from monitoring.models.state_reads import StateRead, StateReadKind, StateReadSta
 __all__ = [
     "FINAL",
     "INHIBITING_KINDS",
+    "WATCHED_DISCOVERIES",
     "Account",
     "AlertRule",
     "ApiToken",
@@ -132,6 +141,8 @@ __all__ = [
     "Program",
     "ProgramPart",
     "RefusedStart",
+    "ReportedBatch",
+    "ReportedRun",
     "RestartAttempt",
     "RestartDecision",
     "RestartStep",

@@ -19,6 +19,10 @@ class ApiToken(models.Model):
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens")
     name = models.CharField(max_length=100)
     may_write = models.BooleanField(default=False)
+    # The only right of such a token is that the agent in programs of Spark reports queries of this cluster with it.
+    reports_for = models.ForeignKey(
+        "monitoring.Cluster", on_delete=models.CASCADE, null=True, blank=True, related_name="report_tokens"
+    )
     start = models.CharField(max_length=16)
     digest = models.CharField(max_length=64, unique=True)  # SHA-256 of the whole secret, in hexadecimal
     created_at = models.DateTimeField()

@@ -21,6 +21,11 @@ class Discovery(models.TextChoices):
     URL = "url", _("by URL")
     ZOOKEEPER = "zookeeper", _("through ZooKeeper")
     DIRECTORY = "directory", _("by checkpoint locations of Spark")
+    AGENT = "agent", _("by the agent in programs of Spark")
+
+
+# Waymark only watches the jobs of these clusters.
+WATCHED_DISCOVERIES = (Discovery.DIRECTORY, Discovery.AGENT)
 
 
 class Authentication(models.TextChoices):
@@ -36,11 +41,13 @@ class ZooKeeperAuthentication(models.TextChoices):
 
 
 class Cluster(models.Model):
-    """A server with Flink's REST API, which is a Flink cluster or Waymark's job manager, or a watched directory.
+    """A server with Flink's REST API, which is a Flink cluster or Waymark's job manager, or watched queries.
 
-    A watched directory has checkpoint locations of streaming queries. Waymark only reads them: `only_watched`.
+    A watched directory has checkpoint locations of streaming queries. With the agent, programs report their queries.
+    Waymark cannot act on either: `only_watched`.
     `rest_url` is the address of the requests. With ZooKeeper, it is the last known leader's address, "" before the
-    first. For a directory, it is its path or fsspec address. Only monitoring.engine.connection reads the secrets.
+    first. For a directory, it is its path or fsspec address, and "" for the agent. Only monitoring.engine.connection
+    reads the secrets.
     """
 
     name = models.CharField(max_length=100, unique=True)
@@ -118,7 +125,7 @@ class Cluster(models.Model):
     @property
     def only_watched(self) -> bool:
         """Return whether Waymark can only read about the jobs, and never act on them."""
-        return self.discovery == Discovery.DIRECTORY
+        return self.discovery in WATCHED_DISCOVERIES
 
     @property
     def reachable(self) -> bool:

@@ -148,6 +148,8 @@ class Poller:
             if connected is not None:
                 await connected.client.close()
             connected = self._clients[cluster.pk] = _Connected(self._make_client(connection), connection)
+            if connected.client.reported is not None:
+                connected.client.reported.in_database = self._run_in_database_thread
         elif connected.client.watched is not None:
             connected.client.watched.scan = Scan.from_row(connection.scan)
         return connected.client

@@ -191,7 +191,7 @@ class EngineReason(ReasonCode):
     # A directory of checkpoint locations.
     ONLY_WATCHED = (
         "engines.only-watched",
-        _("Waymark only watches this query through its checkpoint directory, and cannot start, stop or save it"),
+        _("Waymark only watches this query, and cannot start, stop or save it"),
     )
     ROOT_NOT_ALLOWED = (
         "engines.root-not-allowed",
@@ -212,6 +212,16 @@ class EngineReason(ReasonCode):
         "engines.scan-continues",
         _("The scan has not ended. Waymark continues it, and adds the queries that it finds."),
     )
+
+    # Reports of the agent.
+    REPORT_VERSION = (
+        "engines.report-version",
+        _("{where} is {found}, and this Waymark reads {known}. Use the agent of this Waymark."),
+    )
+    TOO_MANY = "engines.too-many", _("{where} has more than {most} entries.")
+    TOO_LONG = "engines.too-long", _("{where} has more than {most} characters.")
+    NOT_A_TIME = "engines.not-a-time", _("{where} is not a time with a time zone.")
+    RUN_NOT_REPORTED = "engines.run-not-reported", _("No program reports the run {run} any more.")
 
     # The cluster's identity.
     NAMES = "engines.names", "{names}"

@@ -9,10 +9,10 @@ from django.db.models.functions import Coalesce
 
 from monitoring.exceptions import exception_text
 from monitoring.models import (
+    WATCHED_DISCOVERIES,
     AutomationPause,
     Checkpoint,
     CheckpointStatus,
-    Discovery,
     Job,
     RestartAttempt,
     RestartTrigger,
@@ -39,7 +39,7 @@ AWAIT_RUN = timedelta(minutes=2)
 def dead_jobs() -> list[Job]:
     """Return the jobs with automatic restart whose current run is dead."""
     dead = Job.objects.filter(auto_restart=True, managed_elsewhere="", current_run__state__in=DEAD)
-    dead = dead.exclude(cluster__discovery=Discovery.DIRECTORY)
+    dead = dead.exclude(cluster__discovery__in=WATCHED_DISCOVERIES)
     return list(dead.select_related("cluster", "current_run"))
 
 

@@ -72,6 +72,9 @@ class Command(BaseCommand):
             default="",
             help="instead of a URL: a directory of checkpoint locations",
         )
+        add.add_argument(
+            "--agent", action="store_true", help="instead of a URL: programs of Spark report their queries"
+        )
         add.add_argument("--unanswered", action="store_true", help="save the cluster even if it does not respond")
         actions.add_parser("list", help="list all clusters with their addresses, versions and statuses")
         for action, text in (
@@ -169,14 +172,16 @@ def _form_data(options: dict[str, Any]) -> dict[str, Any]:
         **{field: value for field, value in given.items() if value not in (None, "")},
         "name": options["name"],
         "rest_url": options["directory"] or options["url"],
-        "discovery": _discovery(options["directory"], given["zookeeper_hosts"]),
+        "discovery": _discovery(options, given["zookeeper_hosts"]),
         "authentication": Authentication.BASIC if given["username"] else authentication,
         "unanswered": options["unanswered"],
     }
 
 
-def _discovery(directory: str, zookeeper_hosts: str | None) -> Discovery:
-    if directory:
+def _discovery(options: dict[str, Any], zookeeper_hosts: str | None) -> Discovery:
+    if options["agent"]:
+        return Discovery.AGENT
+    if options["directory"]:
         return Discovery.DIRECTORY
     return Discovery.ZOOKEEPER if zookeeper_hosts else Discovery.URL
 

@@ -122,12 +122,12 @@ class Restored:
 class Counts:
     """The checkpoint counts since the job manager started or recovered the job. A new job manager resets them.
 
-    `failed` also counts checkpoints that never got an ID. None: a watched directory does not show it.
+    `failed` also counts checkpoints that never got an ID. None: not known for a query that Waymark only watches.
     """
 
     restored: int | None
     total: int
-    in_progress: int
+    in_progress: int | None
     completed: int
     failed: int | None
 
@@ -136,7 +136,7 @@ class Counts:
         return cls(
             restored=_count_or_null(fields, "restored"),
             total=fields.whole("total"),
-            in_progress=fields.whole("in_progress"),
+            in_progress=_count_or_null(fields, "in_progress"),
             completed=fields.whole("completed"),
             failed=_count_or_null(fields, "failed"),
         )
@@ -168,7 +168,7 @@ class Checkpoints:
     @property
     def history_length(self) -> int | None:
         """The capacity of the engine's history, once the engine dropped a checkpoint from it: None before that."""
-        with_an_id = self.counts.completed + self.counts.in_progress
+        with_an_id = self.counts.completed + (self.counts.in_progress or 0)
         return len(self.history) if self.history and with_an_id > len(self.history) else None
 
     @property

@@ -47,6 +47,13 @@ def lines(codec: str, content: bytes, skipped: int = 0) -> Iterator[Line]:
     Raises:
         Damaged: after the lines before the damage.
     """
+    try:
+        yield from _lines(codec, content, skipped)
+    except (OSError, pa.ArrowException, IndexError) as error:
+        raise Damaged(str(error)) from error
+
+
+def _lines(codec: str, content: bytes, skipped: int) -> Iterator[Line]:
     tail = bytearray()
     for unit in _units(codec, content):
         offset = 0
@@ -71,18 +78,14 @@ def _place(codec: str, unit: _Unit, offset: int) -> tuple[int, int]:
 
 
 def _units(codec: str, content: bytes) -> Iterator[_Unit]:
-    try:
-        match codec:
-            case "zstd":
-                yield from _zstd_frames(content)
-            case "lz4":
-                yield from _lz4_blocks(content)
-            case "snappy":
-                yield from _snappy_blocks(content)
-            case _:
-                yield _Unit(0, len(content), (content,))
-    except (OSError, pa.ArrowException, IndexError) as error:
-        raise Damaged(str(error)) from error
+    match codec:
+        case "zstd":
+            return _zstd_frames(content)
+        case "lz4":
+            return _lz4_blocks(content)
+        case "snappy":
+            return _snappy_blocks(content)
+    return iter([_Unit(0, len(content), (content,))])
 
 
 def _zstd_frames(content: bytes) -> Iterator[_Unit]:
@@ -149,7 +152,7 @@ def _snappy_blocks(content: bytes) -> Iterator[_Unit]:
             at += _SNAPPY_HEADER
         length = int.from_bytes(content[at : at + 4], "big")
         at += 4
-        if at > len(content) or _SNAPPY.startswith(content[start : start + len(_SNAPPY)]):
+        if at > len(content) or (len(content) < start + len(_SNAPPY) and _SNAPPY.startswith(content[start:])):
             return
         if length > _LARGEST_BLOCK:
             raise Damaged("no block of Snappy")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
 from checkpointing.eventlogs.codecs import CODECS, PLAIN, Damaged, lines
@@ -66,6 +66,11 @@ class Log:
         """Return what is not the default: most logs have ended."""
         return {key: value for key, value in asdict(self).items() if value}
 
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        runs = {run_id: (query_id, name) for run_id, (query_id, name) in row.get("open", {}).items()}
+        return cls(**{**row, "open": runs})
+
 
 @dataclass(frozen=True)
 class Logs:
@@ -79,18 +84,8 @@ class Logs:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """Return the stored progress. {}: none yet, or that of another kind of directory."""
-        known = {each.name for each in fields(Log)}
-        logs = {
-            name: Log(
-                **{
-                    key: {run: (query[0], query[1]) for run, query in value.items()} if key == "open" else value
-                    for key, value in log.items()
-                    if key in known
-                }
-            )
-            for name, log in row.get("logs", {}).items()
-        }
+        """Return the stored progress. {}: none yet."""
+        logs = {name: Log.from_row(log) for name, log in row.get("logs", {}).items()}
         return cls(logs, tuple(row.get("problems", ())))
 
 
@@ -232,7 +227,8 @@ class _Step:
             application.end()
             log = replace(log, ended=True)
         if (log.file, log.seen, log.ended) != (before.file, before.seen, before.ended):
-            self._news.append(application.news(changed_ms if changed else self._now_ms))
+            news = application.news(changed_ms if changed else self._now_ms)
+            self._news += [news] if news.queries or news.batches else []
         if log.ended:
             return Log(ended=True, problem=log.problem)
         return replace(

@@ -126,8 +126,8 @@ def connection_of(cluster: Cluster) -> Connection:
     if cluster.only_watched:
         limit_s = cluster.request_limit_s
         if cluster.discovery == Discovery.EVENT_LOG:
-            given = {"has_event_logs": True, "reported_for": cluster.pk}
-            return Connection(cluster.rest_url, request_limit_s=limit_s, scan=cluster.scan, **given)
+            address, scan = cluster.rest_url, cluster.scan
+            return Connection(address, request_limit_s=limit_s, scan=scan, has_event_logs=True, reported_for=cluster.pk)
         return Connection(cluster.rest_url, request_limit_s=limit_s, is_directory=True, scan=cluster.scan)
     if not cluster.rest_url and cluster.discovery == Discovery.ZOOKEEPER:
         why = stored(cluster, "leader_problem") or EngineReason.ZOOKEEPER_NOT_ASKED()

@@ -97,12 +97,13 @@ class EventLogTransport(ReportedTransport):
             raise RootUnreadable(EngineReason.ROOT_MISSING(root=root)) from error
         except StorageError as error:
             raise RootUnreadable(EngineReason.ROOT_UNREADABLE(error=str(error))) from error
-        if self._cluster is not None and news:
-            await self.in_database(lambda: self._store(news, now))
+        key = self._cluster
+        if key is not None and news:
+            await self.in_database(lambda: self._store(key, news, now))
         self._logs, self.is_complete = logs, not is_over
 
-    def _store(self, news: list[News], now: datetime) -> None:
-        cluster = Cluster.objects.get(pk=self._cluster)
+    def _store(self, key: int, news: list[News], now: datetime) -> None:
+        cluster = Cluster.objects.get(pk=key)
         self._unstored = ""
         for each in news:
             at = min(datetime.fromtimestamp(each.at_ms / 1000, UTC), now)

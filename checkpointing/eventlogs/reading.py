@@ -168,10 +168,13 @@ class _Step:
                 found[name] = _Listed(f"{self._root}/{file}", entry)
         return found
 
-    def due(self, listed: Mapping[str, _Listed], checked: Mapping[str, int]) -> list[str]:
-        """Return the logs that may have something to read, those first that have waited longest."""
+    def due(self, listed: Mapping[str, _Listed], checked: dict[str, int]) -> list[str]:
+        """Return the logs that may have something to read, those first that have waited longest.
+
+        A new log waits from now on: the end of a run should be read before the next run in another log.
+        """
         names = [name for name, each in listed.items() if self._is_due(name, each, checked.get(name))]
-        return sorted(names, key=lambda name: checked.get(name, 0))
+        return sorted(names, key=lambda name: checked.setdefault(name, self._now_ms - 1))
 
     def _is_due(self, name: str, listed: _Listed, checked_ms: int | None) -> bool:
         log = self._logs.get(name)

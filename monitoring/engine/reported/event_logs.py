@@ -105,7 +105,7 @@ class EventLogTransport(ReportedTransport):
     def _store(self, key: int, news: list[News], now: datetime) -> None:
         cluster = Cluster.objects.get(pk=key)
         self._unstored = ""
-        for each in news:
+        for each in sorted(news, key=lambda each: each.at_ms):
             at = min(datetime.fromtimestamp(each.at_ms / 1000, UTC), now)
             try:
                 store(cluster, self._report(each, now), at)

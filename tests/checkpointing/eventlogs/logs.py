@@ -36,12 +36,12 @@ def started(name: str | None = "orders", run: str = RUN, at_ms: int = START_MS) 
     return {"Event": event, "id": QUERY, "runId": run, "name": name, "timestamp": time_of(at_ms)}
 
 
-def progress(number: int, run: str = RUN, every_ms: int = 1000, **fields: Any) -> Json:
+def progress(number: int, run: str = RUN, at_ms: int | None = None, **fields: Any) -> Json:
     batch = {
         "id": QUERY,
         "runId": run,
         "name": "orders",
-        "timestamp": time_of(START_MS + number * every_ms),
+        "timestamp": time_of(START_MS + number * 1000 if at_ms is None else at_ms),
         "batchId": number,
         "batchDuration": 300,
         "durationMs": {"addBatch": 200, "commitOffsets": 30, "triggerExecution": 300},

@@ -62,7 +62,7 @@ def test_a_query_becomes_a_job_whose_restart_is_its_next_run(root: Path, logs: C
 
 
 def rows() -> tuple[object, ...]:
-    runs = Run.objects.values_list("state", "state_changed_at", "counts", "position", "ended_at")
+    runs = Run.objects.values_list("state", "moved_at", "counts", "position", "ended_at")
     return Cluster.objects.get().scan, list(Checkpoint.objects.order_by("pk").values()), list(runs)
 
 

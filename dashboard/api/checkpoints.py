@@ -15,6 +15,7 @@ from dashboard.api.operations import answers, router
 from dashboard.api.paging import Listed, PageParams
 from dashboard.api.schemas.rows import CheckpointDetailOut, CheckpointOut, GapOut, OperatorDetailOut, OperatorOut
 from dashboard.api.typed import Moment
+from dashboard.queries.batch import read_batch
 from dashboard.queries.detail import read_subtasks
 from dashboard.queries.finding import find_checkpoint, find_operator
 from dashboard.queries.history import Cursor, HistoryFilter, listed, unreadable_text
@@ -83,7 +84,9 @@ def checkpoint(request: HttpRequest, checkpoint_id: int) -> dict[str, Any]:
     with _readable():
         found = find_checkpoint(request, checkpoint_id)
         operators = [OperatorOut.from_orm(each).model_dump() for each in operators_of(found)]
-    return CheckpointOut.from_orm(found).model_dump() | {"operators": operators}
+    batch = read_batch(found.run.job, found.run, found.checkpoint_id)
+    progress = None if batch is None else batch.progress
+    return CheckpointOut.from_orm(found).model_dump() | {"operators": operators, "progress": progress}
 
 
 @routes.get(

@@ -13,6 +13,7 @@ from django.utils.translation import gettext_noop as _
 from django.views.decorators.vary import vary_on_headers
 
 from dashboard.forms.history import HistoryForm
+from dashboard.queries.batch import read_batch
 from dashboard.queries.detail import COLUMNS, exceptions_around, read_subtasks
 from dashboard.queries.finding import find_checkpoint, find_operator
 from dashboard.queries.history import (
@@ -118,6 +119,7 @@ def checkpoint(request: HttpRequest, pk: int) -> HttpResponse:
         "newer": newer,
         "older": older,
         "exceptions": exceptions_around(found),
+        "batch": read_batch(job, found.run, found.checkpoint_id),
     }
     live = request.headers.get("HX-Target") == "checkpoint-live"
     page = "job/checkpoint_live.html" if live else "job/checkpoint_page.html"

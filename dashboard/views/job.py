@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 from dashboard.charts.alignment import STEPS
 from dashboard.health import judge
 from dashboard.queries import overview
+from dashboard.queries.batch import read_batch
 from dashboard.queries.facts import gather_facts, jobs_with_runs
 from dashboard.queries.summary import KINDS, MEASURES, read_by_run, read_summary
 from dashboard.views.window import window_of
@@ -83,6 +84,7 @@ def show_overview(request: HttpRequest, pk: int) -> HttpResponse:
         "standing": overview.read_rule_standing(job, context["now"]),
         "savepoint": overview.newest_savepoint(job),
         "budget": ObjectiveBudget.objects.filter(job=job).first(),
+        "batch": read_batch(job, job.current_run),
         "latest": latest,
         "marks": marks,
         "steps": _step_labels(),

@@ -12,6 +12,7 @@ from monitoring.models.checkpoints import (
     OperatorCheckpoint,
 )
 from monitoring.models.clusters import (
+    REPORTED_DISCOVERIES,
     WATCHED_DISCOVERIES,
     Authentication,
     Cluster,
@@ -81,6 +82,7 @@ from monitoring.models.state_reads import StateRead, StateReadKind, StateReadSta
 __all__ = [
     "FINAL",
     "INHIBITING_KINDS",
+    "REPORTED_DISCOVERIES",
     "WATCHED_DISCOVERIES",
     "Account",
     "AlertRule",

@@ -25,8 +25,10 @@ class Discovery(models.TextChoices):
     EVENT_LOG = "event_log", _("by event logs of Spark")
 
 
+# The runs and batches of these clusters are in ReportedRun and ReportedBatch.
+REPORTED_DISCOVERIES = (Discovery.AGENT, Discovery.EVENT_LOG)
 # Waymark only watches the jobs of these clusters.
-WATCHED_DISCOVERIES = (Discovery.DIRECTORY, Discovery.AGENT, Discovery.EVENT_LOG)
+WATCHED_DISCOVERIES = (Discovery.DIRECTORY, *REPORTED_DISCOVERIES)
 
 
 class Authentication(models.TextChoices):

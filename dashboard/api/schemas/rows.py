@@ -153,6 +153,11 @@ class OperatorDetailOut(OperatorOut):
 
 class CheckpointDetailOut(CheckpointOut):
     operators: list[OperatorOut]
+    progress: dict[str, Any] | None = Field(
+        None,
+        description="Spark's figures of the batch, as the agent reported them: durationMs, numInputRows, "
+        "stateOperators and others. null: not such a batch, or not among the newest of its run.",
+    )
 
 
 class SavepointOut(ModelSchema):

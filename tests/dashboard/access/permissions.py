@@ -1,11 +1,13 @@
 """The permissions of every route. A new route without a line here fails the test that reads this table.
 
-A role is the least that is needed. `open` needs no log-in, and `nobody` means that the route does not exist.
+A role is the least that is needed. `open` needs no log-in, and `nobody` means that the route does not exist. `reporter`
+is a token for reports, which is allowed nothing else.
 """
 
 PERMISSIONS: dict[str, str] = {
     "": "GET viewer",
     "api/v1/": "GET nobody",
+    "api/v1/agent/reports": "POST reporter",
     "api/v1/audit": "GET viewer",
     "api/v1/channels": "GET viewer, POST operator",
     "api/v1/channels/<int:channel_id>": "DELETE operator, GET viewer, PATCH operator",

@@ -17,12 +17,12 @@ from django.test import Client
 from django.urls import reverse
 
 from dashboard.access import tokens
-from monitoring.models import Account, Grant
+from monitoring.models import Account, Cluster, Discovery, Grant
 from tests.dashboard.access.permissions import PERMISSIONS
 from tests.dashboard.access.routes import address_of, all_routes
 from tests.dashboard.access.sample_rows import SECRET, Rows, rows_of_every_kind
 
-ORDER = ("open", "viewer", "operator", "admin", "nobody")
+ORDER = ("open", "viewer", "operator", "admin", "reporter", "nobody")
 GLOBAL_ROUTES = ("audit", "channels", "health/page", "mail", "rules/code", "runbooks")
 # Routes with status 404 also for allowed accounts: mail is not stored, and the token belongs to another account.
 MAY_BE_EMPTY = (
@@ -71,6 +71,9 @@ def people(hidden: Rows, now: datetime, settings: Any) -> list[Person]:
         secret = tokens.make(admin, name, may_write, now + timedelta(days=1), "admin", now).secret
         role = "admin" if may_write else "viewer"
         made.append(Person(f"{name} token", role, Client(), {"Authorization": f"Bearer {secret}"}, may_write))
+    reported = Cluster.objects.create(name="reported", discovery=Discovery.AGENT, next_poll_at=now)
+    secret = tokens.make(admin, "report", False, None, "admin", now, reported).secret
+    made.append(Person("report token", "reporter", Client(), {"Authorization": f"Bearer {secret}"}))
     return made
 
 
@@ -150,11 +153,14 @@ def test_access_matches_the_permission_table(people: list[Person], hidden: Rows)
         for method, least in methods_of(route):
             for person in people:
                 role = person.is_allowed(route)
-                if method == "GET" and least != "nobody" and ORDER.index(role) > ORDER.index(least):
+                reports = role == "reporter"
+                if method == "GET" and least != "nobody" and not reports and ORDER.index(role) > ORDER.index(least):
                     continue  # a higher role may read too
                 with skip_rendering():
                     found = verdict(call(person.client, method, path, person.headers))
                 wanted = expected(role, least, by_api=route.startswith("api/"))
+                if reports and least != "reporter":
+                    wanted = "forbidden"
                 if wanted == "in" and method != "GET" and not person.may_write and route.startswith("api/"):
                     wanted = "forbidden"
                 if found != wanted and not (route.startswith(MAY_BE_EMPTY) and found == "not there"):

@@ -18,7 +18,7 @@ from monitoring.polling.poller import Poller
 from tests.checkpointing.watched.locations import Location
 from tests.dashboard.views.test_clusters import TYPED, errors
 
-ONLY_WATCHED = "Waymark only watches this query through its checkpoint directory, and cannot start, stop or save it"
+ONLY_WATCHED = "Waymark only watches this query, and cannot start, stop or save it"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Spark's figures of one batch, as the agent or an event log has reported them. Only the newest batches of a run have them."""
+"""Figures of one batch that the agent or an event log has reported. Only the newest batches of a run have them."""
 
 from __future__ import annotations
 

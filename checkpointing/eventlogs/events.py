@@ -85,7 +85,13 @@ class Application:
             self._end(run_id, None)
 
     def news(self, at_ms: int) -> News:
-        """Return what was read. Runs without events are alive as long as their application writes."""
+        """Return what was read. Runs without events are alive as long as their application writes.
+
+        No run has ended after the log's last change, even if the clock of the application is wrong.
+        """
+        for query in self._queries.values():
+            if query["state"] == "ended":
+                query["ended_at"] = _text(min(query["ended_at"] or at_ms, at_ms))
         alive = {run_id: self._query(run_id) for run_id in self.open}
         batches = (batch for each in self._batches.values() for batch in each)
         program = self.program or "Spark"
@@ -143,7 +149,7 @@ class Application:
     def _end(self, run_id: str, exception: object) -> None:
         """End a run. Spark does not log the time, so it is that of the newest event before."""
         query = self._query(run_id)
-        query |= {"state": "ended", "ended_at": _text(self.latest_ms) if self.latest_ms else None}
+        query |= {"state": "ended", "ended_at": self.latest_ms}
         if exception is not None:
             query["exception"] = str(exception)[:LONGEST_EXCEPTION]
         self.open.pop(run_id, None)

@@ -23,7 +23,7 @@ def application(content: bytes) -> Application:
 
 
 def test_the_batches_agree_with_sparks_own_progress() -> None:
-    news = application(EVENTS.read_bytes()).news(1)
+    news = application(EVENTS.read_bytes()).news(1_795_721_500_000)
     expected = json.loads(PROGRESS.read_text())
     batches = [batch for batch in news.batches if batch.get("name") == "orders"]
     assert [batch["batchId"] for batch in batches] == [each["batchId"] for each in expected]
@@ -39,7 +39,7 @@ def test_the_batches_agree_with_sparks_own_progress() -> None:
 
 
 def test_each_run_has_its_end_and_its_exception() -> None:
-    news = application(EVENTS.read_bytes()).news(1)
+    news = application(EVENTS.read_bytes()).news(1_795_721_500_000)
     ends = {query["name"]: query for query in news.queries}
     assert (news.program, news.spark) == ("shop <b>", "4.3.0")
     assert {query["state"] for query in news.queries} == {"ended"}

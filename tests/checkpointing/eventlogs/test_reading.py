@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -330,11 +331,12 @@ def test_a_long_backlog_reports_the_newest_batches_of_a_run(tmp_path: Path) -> N
 
 def test_a_termination_has_the_time_of_the_newest_event_before_it_and_its_exception(tmp_path: Path) -> None:
     log = EventLog(tmp_path)
-    log.append(*header(), started(), progress(0), job_end(START_MS + 5_000), terminated("java.lang.Boom: x\n\tat y"))
+    events = started(), progress(0), job_end(START_MS + 5_000), terminated("java.lang.Boom: x\n\tat y")
+    log.append(*header(), *events, at_ms=START_MS + 6_000)
     reader = Reader(tmp_path)
     (news,) = reader.step()
     (query,) = news.queries
-    assert query["ended_at"] == time_of(START_MS + 5_000).replace("Z", "000+00:00").replace(".000000", "")
+    assert datetime.fromisoformat(query["ended_at"]).timestamp() * 1000 == START_MS + 5_000
     assert query["exception"] == "java.lang.Boom: x\n\tat y"
     assert query["started_at"] == time_of(START_MS)
     assert "open" not in reader.log
@@ -359,3 +361,10 @@ def test_queries_without_events_are_alive_while_the_log_grows(tmp_path: Path) ->
     log.append(NOISE, at_ms=START_MS + 7_000)
     (news,) = reader.step()
     assert (news.at_ms, [query["run_id"] for query in news.queries]) == (START_MS + 7_000, [RUN])
+
+
+def test_no_run_ends_after_the_last_change_of_its_log(tmp_path: Path) -> None:
+    events = started(), job_end(START_MS + 999_000), terminated()
+    EventLog(tmp_path).append(*header(), *events, at_ms=START_MS + 6_000)
+    (news,) = Reader(tmp_path).step()
+    assert datetime.fromisoformat(news.queries[0]["ended_at"]).timestamp() * 1000 == START_MS + 6_000

@@ -94,11 +94,12 @@ def test_a_termination_is_a_failure_with_its_exception(root: Path, cluster: Clus
     log = EventLog(root).append(*header(), started(), progress(0))
     worker = Worker(cluster)
     worker.jobs()
-    log.append(job_end(START_MS + 9_000), terminated("org.apache.spark.SparkRuntimeException: bad row\n\tat x"))
+    exception = "org.apache.spark.SparkRuntimeException: bad row\n\tat x"
+    log.append(job_end(START_MS + 9_000), terminated(exception), at_ms=START_MS + 9_000)
     assert worker.jobs() == {"shop/orders": "FAILED"}
-    (exception,) = asyncio.run(worker.client.exceptions(JOB))
-    assert exception.name == "org.apache.spark.SparkRuntimeException"
-    assert exception.at == datetime.fromtimestamp(START_MS / 1000 + 9, UTC)
+    (found,) = asyncio.run(worker.client.exceptions(JOB))
+    assert found.name == "org.apache.spark.SparkRuntimeException"
+    assert found.at == datetime.fromtimestamp(START_MS / 1000 + 9, UTC)
     log.append(application_end(START_MS + 12_000))
     log.close()
     assert worker.jobs() == {"shop/orders": "FAILED"}

@@ -38,7 +38,7 @@ def test_a_query_becomes_a_job_whose_restart_is_its_next_run(root: Path, logs: C
     for number in range(5):
         log.append(progress(number, FIRST, start + number * 1000), at_ms=now)
         poll()
-    log.append(job_end(start + 9_000), terminated("java.lang.Boom: bad row", FIRST), at_ms=now)
+    log.append(job_end(start + 9_000), terminated("java.lang.BoomError: bad row", FIRST), at_ms=now)
     poll()
     second = EventLog(root, "app-2").append(*header(), started(run=SECOND, at_ms=start + 20_000), at_ms=now)
     second.append(progress(5, SECOND, start + 21_000), at_ms=now)
@@ -58,7 +58,7 @@ def test_a_query_becomes_a_job_whose_restart_is_its_next_run(root: Path, logs: C
     assert runs[1].counts == {"total": 1, "completed": 1, "in_progress": None, "failed": None, "restored": None}
     assert runs[0].position["sources"] == ["5"]
     exception = RunException.objects.get()
-    assert (exception.run, exception.name) == (runs[0], "java.lang.Boom")
+    assert (exception.run, exception.name) == (runs[0], "java.lang.BoomError")
 
 
 def rows() -> tuple[object, ...]:

@@ -179,6 +179,8 @@ def _why_missing(lasts: timedelta) -> str:
 def _why_quiet(facts: JobFacts, now: datetime) -> str:
     if facts.cluster.discovery == Discovery.AGENT:
         return _("The program has not reported for more than 2 min. It has ended, hangs, or does not reach Waymark.")
+    if facts.cluster.discovery == Discovery.EVENT_LOG:
+        return _("The event log has not grown for more than 2 min. It does not show whether the query runs.")
     if facts.last_completed_at is None:
         return _("The query has not committed a batch yet. Its files do not show whether it runs.")
     return _("No batch for %(since)s. The files do not show whether the query runs or is stopped.") % {

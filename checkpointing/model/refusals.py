@@ -107,6 +107,16 @@ class Refusal(Enum):
         _("More than {most} checkpoint locations were found. The others are not monitored: choose a lower directory."),
     )
 
+    UNKNOWN_CODEC = (
+        "watched.unknown-codec",
+        _("{location} is compressed with {codec}. Waymark can read event logs with zstd, lz4 and snappy."),
+    )
+    LOG_DAMAGED = "watched.log-damaged", _("{location} is damaged, and a part of it was skipped: {error}")
+    TOO_MANY_LOGS = (
+        "watched.too-many-logs",
+        _("The directory has more than {most} event logs of the last {days} days. The oldest are not read."),
+    )
+
     UNKNOWN_KEY_NEAR = "keys.unknown-near", _("{key}: a PySpark job has no such key; the most similar key is {near}")
     UNKNOWN_KEY = "keys.unknown", _("{key}: a PySpark job has no such key; the keys are {keys}")
 

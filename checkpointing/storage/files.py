@@ -88,6 +88,10 @@ class Files(Protocol):
 
     def read(self, path: str) -> bytes: ...
 
+    def read_part(self, path: str, start: int, size: int) -> bytes:
+        """Return at most `size` bytes from `start` on, which is before the end of the file."""
+        ...
+
     def checksum(self, path: str, like: str) -> str:
         """Return the file's checksum of the same kind as `like`; see `checksums`."""
         ...
@@ -193,6 +197,11 @@ class LocalFiles:
 
     def read(self, path: str) -> bytes:
         return Path(path).read_bytes()
+
+    def read_part(self, path: str, start: int, size: int) -> bytes:
+        with mapped_errors(path), Path(path).open("rb") as file:
+            file.seek(start)
+            return file.read(size)
 
     def checksum(self, path: str, like: str) -> str:
         with Path(path).open("rb") as file:

@@ -93,6 +93,9 @@ class FsspecFiles:
     def read(self, path: str) -> bytes:
         return self._run(path, lambda fs: _read(fs, path))
 
+    def read_part(self, path: str, start: int, size: int) -> bytes:
+        return self._run(path, lambda fs: _read(fs, path, start=start, end=start + size))
+
     def checksum(self, path: str, like: str) -> str:
         return self._run(path, lambda fs: _checksum(fs, path, like))
 
@@ -332,9 +335,9 @@ def _missing_or_unreadable(fs: Any, path: str) -> Iterator[None]:
         raise
 
 
-def _read(fs: Any, path: str) -> bytes:
+def _read(fs: Any, path: str, **limits: int) -> bytes:
     with _missing_or_unreadable(fs, path):
-        return bytes(fs.cat_file(_plain(fs, path)))
+        return bytes(fs.cat_file(_plain(fs, path), **limits))
 
 
 def _fetch(fs: Any, path: str, target: Path) -> None:

@@ -80,6 +80,9 @@ class MemoryFiles:
         except KeyError:
             raise FileNotFoundError(path) from None
 
+    def read_part(self, path: str, start: int, size: int) -> bytes:
+        return self.read(path)[start : start + size]
+
     def take(self, path: str) -> bytes:
         """Return the file's content and forget the file."""
         with self._lock:

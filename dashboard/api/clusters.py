@@ -34,13 +34,16 @@ class ClustersParams(PageParams):
 
 class ClusterIn(Body):
     name: str = ""
-    discovery: Literal["url", "zookeeper", "directory", "agent"] = Field(
+    discovery: Literal["url", "zookeeper", "directory", "agent", "event_log"] = Field(
         "url",
         description="directory: Waymark only watches the queries whose checkpoint locations it finds there. "
-        "agent: it only watches the queries that programs report.",
+        "agent: it only watches the queries that programs report. event_log: it only watches the queries in Spark's "
+        "event logs there.",
     )
     rest_url: str = Field(
-        "", description="For directory: an absolute path, or an address such as s3://bucket/path. For agent: empty."
+        "",
+        description="For directory and event_log: an absolute path, or an address such as s3://bucket/path. "
+        "For agent: empty.",
     )
     zookeeper_hosts: str = ""
     zookeeper_root: str = ""

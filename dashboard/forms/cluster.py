@@ -271,7 +271,7 @@ class ClusterForm(EditForm, ClusterModelForm):
             return
         if "rest_url" in self.errors:
             return
-        if cleaned.get("discovery") == Discovery.DIRECTORY:
+        if cleaned.get("discovery") in (Discovery.DIRECTORY, Discovery.EVENT_LOG):
             self._clean_directory(cleaned, url)
             return
         target = outbound.parse(url)

@@ -1,4 +1,4 @@
-"""Spark's figures of one batch, as the agent has reported them. Only the newest batches of a run have them."""
+"""Figures of one batch that the agent or an event log has reported. Only the newest batches of a run have them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from monitoring.models import Discovery, Job, ReportedBatch, ReportedRun, Run
+from monitoring.models import REPORTED_DISCOVERIES, Job, ReportedBatch, ReportedRun, Run
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class BatchFigures:
 
 def read_batch(job: Job, run: Run | None, number: int | None = None) -> BatchFigures | None:
     """Return the figures of a batch (None: the newest one), or None if they are not known or no longer kept."""
-    if run is None or job.cluster.discovery != Discovery.AGENT:
+    if run is None or job.cluster.discovery not in REPORTED_DISCOVERIES:
         return None
     rows = ReportedBatch.objects.filter(run__cluster=job.cluster_id, run__run_id=run.engine_job_id)
     if number is not None:

@@ -67,6 +67,7 @@ from monitoring.engine.errors import (
 )
 from monitoring.engine.fields import Fields, decode
 from monitoring.engine.operations import Forgotten, Operation
+from monitoring.engine.reported.event_logs import EventLogTransport
 from monitoring.engine.reported.transport import ReportedTransport
 from monitoring.engine.silence import unreachable
 from monitoring.engine.transport import BODY_LIMIT, Answer, Transport
@@ -87,8 +88,8 @@ _STARTING = ("UnavailableDispatcherOperationException", "leader election", "JobM
 class FlinkClient:
     """A client of one engine. Job, trigger and vertex IDs are 32 hexadecimal digits.
 
-    `watched` is the transport for a directory of checkpoint locations, and `reported` the one for reports of the agent.
-    Both are None for a server.
+    `watched` is the transport for a directory of checkpoint locations, `event_logs` that for event logs, and `reported`
+    that for reports of the agent or of event logs. All are None for a server. `scanning` is the one with a progress.
     """
 
     def __init__(
@@ -103,8 +104,14 @@ class FlinkClient:
         self._read_limit_s = connection.request_limit_s if read_limit_s is None else read_limit_s
         self._command_limit_s = command_limit_s
         self.watched = WatchedTransport(connection) if connection.is_directory else None
-        self.reported = None if connection.reported_for is None else ReportedTransport(connection)
+        self.event_logs = EventLogTransport(connection) if connection.has_event_logs else None
+        by_agent = connection.reported_for is not None and not connection.has_event_logs
+        self.reported = ReportedTransport(connection) if by_agent else self.event_logs
         self._transport = self.watched or self.reported or Transport(connection, body_limit)
+
+    @property
+    def scanning(self) -> WatchedTransport | EventLogTransport | None:
+        return self.watched or self.event_logs
 
     @property
     def url(self) -> str:

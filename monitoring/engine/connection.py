@@ -71,8 +71,16 @@ class Connection:
     # `url` is a directory of checkpoint locations, which engine.watched reads. `scan`: the stored progress of its scan.
     is_directory: bool = False
     scan: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    # The key of the cluster whose queries the agent reports, which engine.reported reads; None: another cluster.
+    # `url` is a directory of event logs. `scan`: how far they were read.
+    has_event_logs: bool = False
+    # The key of the cluster whose queries the agent or event logs report, which engine.reported reads. None: another
+    # cluster, or one that is not stored.
     reported_for: int | None = None
+
+    @property
+    def is_storage(self) -> bool:
+        """Return whether `url` is a directory."""
+        return self.is_directory or self.has_event_logs
 
     def require_allowed(self) -> Target:
         """Return the target of the URL.
@@ -117,6 +125,9 @@ def connection_of(cluster: Cluster) -> Connection:
         return Connection("", request_limit_s=cluster.request_limit_s, reported_for=cluster.pk)
     if cluster.only_watched:
         limit_s = cluster.request_limit_s
+        if cluster.discovery == Discovery.EVENT_LOG:
+            address, scan = cluster.rest_url, cluster.scan
+            return Connection(address, request_limit_s=limit_s, scan=scan, has_event_logs=True, reported_for=cluster.pk)
         return Connection(cluster.rest_url, request_limit_s=limit_s, is_directory=True, scan=cluster.scan)
     if not cluster.rest_url and cluster.discovery == Discovery.ZOOKEEPER:
         why = stored(cluster, "leader_problem") or EngineReason.ZOOKEEPER_NOT_ASKED()

@@ -66,7 +66,7 @@ def examine(cluster: Cluster, now: Now) -> Found | Problem:
         return found_reports(cluster)
     try:
         connection = connection_of(cluster)
-        if not connection.is_directory:
+        if not connection.is_storage:
             connection.require_allowed()
         trust(connection.tls)
     except BadTls as error:
@@ -95,8 +95,8 @@ def unencrypted_secret(cluster: Cluster) -> Reason | None:
 
 
 async def _ask(connection: Connection, now: Now) -> Found:
-    # With a stored scan, the test would skip what was found before.
-    connection = replace(connection, scan={})
+    # With a stored scan, the test would skip what was found before. It stores nothing.
+    connection = replace(connection, scan={}, reported_for=None)
     limit_s = min(LIMIT_S, connection.request_limit_s)
     try:
         async with FlinkClient(connection, read_limit_s=limit_s) as client:

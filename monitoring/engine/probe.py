@@ -15,6 +15,7 @@ from monitoring.engine.answers import JobOverview, ManagerConfig, Overview, WebC
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError
 from monitoring.engine.identity import Identity, identity_of
+from monitoring.engine.reported.event_logs import EventLogTransport
 from monitoring.engine.versions import REPORTED, EngineVersion
 from monitoring.engine.watched import WatchedTransport
 from monitoring.models import Cluster, ReportedRun
@@ -74,8 +75,8 @@ class Found:
 async def probe(client: FlinkClient, now: Now) -> Found:
     """Return the engine that answers. Raise EngineError if its overview or list of jobs is not like Flink's."""
     overview = await client.overview()
-    if client.watched is not None:
-        return _found_queries(overview, await client.jobs_overview(), client.watched)
+    if client.scanning is not None:
+        return _found_queries(overview, await client.jobs_overview(), client.scanning)
     jobs, web, manager = await asyncio.gather(
         client.jobs_overview(), _or_none(client.web_config()), _or_none(client.manager_config())
     )
@@ -117,9 +118,11 @@ def _found(
     )
 
 
-def _found_queries(overview: Overview, jobs: tuple[JobOverview, ...], watched: WatchedTransport) -> Found:
-    continues = EngineReason.SCAN_CONTINUES() if watched.scan.passes == 0 else ""
-    remarks = tuple(each for each in (watched.problem, continues) if isinstance(each, Reason))
+def _found_queries(
+    overview: Overview, jobs: tuple[JobOverview, ...], scanning: WatchedTransport | EventLogTransport
+) -> Found:
+    continues = "" if scanning.is_complete else EngineReason.SCAN_CONTINUES()
+    remarks = tuple(each for each in (scanning.problem, continues) if isinstance(each, Reason))
     return replace(_found(overview, jobs, None, None, None), remarks=remarks)
 
 

@@ -21,6 +21,8 @@ WAYMARK = "waymark"
 WATCHED = "checkpoint locations"
 # The "version" of a cluster with the agent: each program has its own version of Spark.
 REPORTED = "reports of the agent"
+# The "version" of a directory of event logs, which may be of many versions.
+EVENT_LOGS = "event logs"
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class EngineVersion:
 
     @property
     def watched(self) -> bool:
-        return self.text in (WATCHED, REPORTED)
+        return self.text in (WATCHED, REPORTED, EVENT_LOGS)
 
     def can(self, capability: str) -> bool:
         """Return whether the engine has the capability. True for an unknown version: the engine may answer 404."""

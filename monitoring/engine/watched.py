@@ -6,38 +6,31 @@ a query is kept in memory only, and is read again within two polls.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 from checkpointing.clock import Clock, SystemClock
-from checkpointing.daemon_threads import in_daemon_thread
-from checkpointing.storage import StorageError, canonical, files_for
+from checkpointing.storage import StorageError
 from checkpointing.storage.files import Files
 from checkpointing.watched import Found, Query, Scan, Vanished, advance, answers, polled
 from checkpointing.watched.scanning import location_of
 from monitoring.engine.connection import Connection
-from monitoring.engine.errors import NotFound, NotReady, Refused, RequestNotSent, RootUnreadable
+from monitoring.engine.errors import NotFound, NotReady, Refused, RootUnreadable
+from monitoring.engine.storage_calls import StorageCalls
 from monitoring.engine.transport import Answer
 from monitoring.engine.versions import WATCHED
 from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.reason import Reason, from_json
-from monitoring.reasons.refusals import RefusalReason, reason_of
-from monitoring.state_roots import names_a_root
-
-T = TypeVar("T")
+from monitoring.reasons.refusals import RefusalReason
 
 # The limits of one step of a scan.
 LISTINGS = 40
 STEP_S = 3.0
-# How many calls to one storage may hang before Waymark sends no more.
-HANGING = 4
 _JOB = re.compile(r"/jobs/([0-9a-f]{32})(/.*)?")
 _DETAILS = re.compile(r"/checkpoints/details/(\d{1,18})")
 
@@ -46,11 +39,9 @@ class WatchedTransport:
     """Answers for the queries below a root. Used by one event loop; storage is read in daemon threads."""
 
     def __init__(self, connection: Connection, clock: Clock | None = None, files: Files | None = None) -> None:
-        self._root = connection.url
+        self._storage = StorageCalls(connection.url, files)
         self._clock = clock or SystemClock()
-        self._files = files
         self._queries: dict[str, Query] = {}
-        self._hanging = 0
         self._limit_s = connection.request_limit_s
         self.scan = Scan.from_row(connection.scan)
 
@@ -63,6 +54,20 @@ class WatchedTransport:
         """Continue from this scan, which another worker may have made."""
         self._scan = scan
         self._paths = {each.query_id: path for path, each in scan.found.items()}
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """The progress, for the cluster's row."""
+        return self.scan.as_row()
+
+    @stored.setter
+    def stored(self, row: Mapping[str, Any]) -> None:
+        self.scan = Scan.from_row(row)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything was visited once."""
+        return self.scan.passes > 0
 
     @property
     def problem(self) -> Reason | str:
@@ -104,17 +109,18 @@ class WatchedTransport:
         return await self._of_job(match[1], match[2] or "")
 
     async def _jobs(self) -> dict[str, Any]:
-        files = self._open()
+        files = self._storage.open()
         ends, left = time.monotonic() + STEP_S, iter(range(LISTINGS))
 
         def may_continue() -> bool:
             return next(left, None) is not None and time.monotonic() < ends
 
         try:
-            scan = self.scan
-            self.scan = await self._run(lambda: advance(scan, self._root, files, self._clock.now_ms(), may_continue))
+            scan, root, now_ms = self.scan, self._storage.root, self._clock.now_ms()
+            work = self._storage.run(lambda: advance(scan, root, files, now_ms, may_continue), self._limit_s)
+            self.scan = await work
         except FileNotFoundError as error:
-            raise RootUnreadable(EngineReason.ROOT_MISSING(root=self._root)) from error
+            raise RootUnreadable(EngineReason.ROOT_MISSING(root=self._storage.root)) from error
         except StorageError as error:
             raise RootUnreadable(EngineReason.ROOT_UNREADABLE(error=str(error))) from error
         self._queries = {key: query for key, query in self._queries.items() if key in self._paths}
@@ -130,7 +136,7 @@ class WatchedTransport:
         path = self._paths.get(query_id)
         if path is None:
             if self.scan.passes == 0:
-                raise NotReady(EngineReason.NOT_SCANNED_YET(root=self._root))
+                raise NotReady(EngineReason.NOT_SCANNED_YET(root=self._storage.root))
             raise NotFound(EngineReason.LOCATION_UNKNOWN(query=query_id))
         if rest == "/checkpoints":
             return answers.checkpoints_json(await self._poll(path, query_id))
@@ -148,19 +154,19 @@ class WatchedTransport:
         return batch
 
     async def _poll(self, path: str, query_id: str) -> Query:
-        files, now_ms = self._open(), self._clock.now_ms()
-        query = self._queries.get(query_id) or Query(location_of(self._root, path), query_id)
+        files, now_ms = self._storage.open(), self._clock.now_ms()
+        query = self._queries.get(query_id) or Query(location_of(self._storage.root, path), query_id)
         found = self.scan.found[path]
         if found.measured_ms > query.measured_ms:  # by another worker
             query = replace(query, state_size=found.state_size, sized_from=found.sized_from)
             query = replace(query, measured_ms=found.measured_ms, measurement=None)
         try:
-            query = await self._run(lambda: polled(query, files, now_ms))
+            query = await self._storage.run(lambda: polled(query, files, now_ms), self._limit_s)
         except Vanished as gone:
             self._forget(path, query_id, gone.query_id, now_ms)
             raise NotFound(EngineReason.LOCATION_UNKNOWN(query=query_id)) from gone
         except StorageError as error:
-            reason = RefusalReason.NOT_READABLE(location=path or self._root, error=str(error))
+            reason = RefusalReason.NOT_READABLE(location=path or self._storage.root, error=str(error))
             raise Refused(403, reason) from error
         self._queries[query_id] = query
         self._note(path, query, now_ms)
@@ -188,38 +194,4 @@ class WatchedTransport:
 
     def _name(self, path: str) -> str:
         """Return the name of the job: the path below the root, because the files do not have the query's name."""
-        return path or self._root.rstrip("/").rpartition("/")[2] or self._root
-
-    def _open(self) -> Files:
-        if self._files is None:
-            if not names_a_root(self._root):
-                raise RequestNotSent(EngineReason.ROOT_NOT_ALLOWED(root=self._root))
-            try:
-                self._root = canonical(self._root)
-                self._files = files_for(self._root)
-            except StorageError as error:
-                raise RequestNotSent(reason_of(error)) from error
-        return self._files
-
-    async def _run(self, work: Callable[[], T]) -> T:
-        """Return the result of `work`. Raise TimeoutError if storage does not answer in time."""
-        if self._hanging >= HANGING:
-            raise TimeoutError
-        future = in_daemon_thread(work, f"reads {self._root}")
-        try:
-            async with asyncio.timeout(self._limit_s):
-                return await asyncio.shield(asyncio.wrap_future(future))
-        except TimeoutError:
-            if not future.done():
-                self._hanging += 1
-                loop = asyncio.get_running_loop()
-                future.add_done_callback(lambda _: self._in_loop(loop, self._returned))
-            raise
-
-    def _returned(self) -> None:
-        self._hanging -= 1
-
-    @staticmethod
-    def _in_loop(loop: asyncio.AbstractEventLoop, work: Callable[[], None]) -> None:
-        with suppress(RuntimeError):  # the loop was closed meanwhile
-            loop.call_soon_threadsafe(work)
+        return path or self._storage.root.rstrip("/").rpartition("/")[2] or self._storage.root

@@ -13,6 +13,7 @@ from monitoring.models.checkpoints import (
     OperatorCheckpoint,
 )
 from monitoring.models.clusters import (
+    REPORTED_DISCOVERIES,
     WATCHED_DISCOVERIES,
     Authentication,
     Cluster,
@@ -82,6 +83,7 @@ from monitoring.models.state_reads import StateRead, StateReadKind, StateReadSta
 __all__ = [
     "FINAL",
     "INHIBITING_KINDS",
+    "REPORTED_DISCOVERIES",
     "WATCHED_DISCOVERIES",
     "Account",
     "AlertRule",

@@ -22,10 +22,13 @@ class Discovery(models.TextChoices):
     ZOOKEEPER = "zookeeper", _("through ZooKeeper")
     DIRECTORY = "directory", _("by checkpoint locations of Spark")
     AGENT = "agent", _("by the agent in programs of Spark")
+    EVENT_LOG = "event_log", _("by event logs of Spark")
 
 
+# The runs and batches of these clusters are in ReportedRun and ReportedBatch.
+REPORTED_DISCOVERIES = (Discovery.AGENT, Discovery.EVENT_LOG)
 # Waymark only watches the jobs of these clusters.
-WATCHED_DISCOVERIES = (Discovery.DIRECTORY, Discovery.AGENT)
+WATCHED_DISCOVERIES = (Discovery.DIRECTORY, *REPORTED_DISCOVERIES)
 
 
 class Authentication(models.TextChoices):
@@ -43,8 +46,8 @@ class ZooKeeperAuthentication(models.TextChoices):
 class Cluster(models.Model):
     """A server with Flink's REST API, which is a Flink cluster or Waymark's job manager, or watched queries.
 
-    A watched directory has checkpoint locations of streaming queries. With the agent, programs report their queries.
-    Waymark cannot act on either: `only_watched`.
+    A watched directory has checkpoint locations of streaming queries, or event logs of applications. With the agent,
+    programs report their queries. Waymark cannot act on any of them: `only_watched`.
     `rest_url` is the address of the requests. With ZooKeeper, it is the last known leader's address, "" before the
     first. For a directory, it is its path or fsspec address, and "" for the agent. Only monitoring.engine.connection
     reads the secrets.
@@ -99,7 +102,7 @@ class Cluster(models.Model):
     # The cluster's identity (monitoring.engine.identity), and that of another cluster that answers at its address now.
     identity = models.JSONField(null=True)
     stranger = models.JSONField(null=True)
-    # The progress of the scan of a directory (checkpointing.watched.Scan); {}: none yet.
+    # The progress of the scan of a directory (checkpointing.watched.Scan, checkpointing.eventlogs.Logs); {}: none yet.
     scan = models.JSONField(default=dict)
     # The state of polling. A poll in progress holds a lease, `poll_claimed_until`, and a token, `poll_claimed_by`.
     next_poll_at = models.DateTimeField(db_index=True, null=True)

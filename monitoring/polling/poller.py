@@ -25,7 +25,6 @@ from typing import Any, Self, TypeVar
 
 from django.db import DatabaseError, InterfaceError, OperationalError
 
-from checkpointing.watched import Scan
 from monitoring.engine import leaders
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.connection import Connection, connection_of
@@ -132,10 +131,10 @@ class Poller:
             observation = await observe(client, known, polled_at, lookup, at_once=at_once)
         except EngineError as error:
             return ClusterObservation(NoAnswer(error.reason), known)
-        if client.watched is None:
+        if client.scanning is None:
             return observation
-        problem = observation.problem or client.watched.problem
-        return replace(observation, scan=client.watched.scan.as_row(), problem=problem)
+        problem = observation.problem or client.scanning.problem
+        return replace(observation, scan=client.scanning.stored, problem=problem)
 
     async def _client(self, cluster: Cluster) -> FlinkClient:
         """Return the client with open connections, or a new one if the cluster's connection settings changed.
@@ -150,8 +149,8 @@ class Poller:
             connected = self._clients[cluster.pk] = _Connected(self._make_client(connection), connection)
             if connected.client.reported is not None:
                 connected.client.reported.in_database = self._run_in_database_thread
-        elif connected.client.watched is not None:
-            connected.client.watched.scan = Scan.from_row(connection.scan)
+        elif connected.client.scanning is not None:
+            connected.client.scanning.stored = connection.scan
         return connected.client
 
     async def _end(self) -> None:

@@ -73,6 +73,9 @@ class Command(BaseCommand):
             help="instead of a URL: a directory of checkpoint locations",
         )
         add.add_argument(
+            "--event-logs", metavar="PATH", default="", help="instead of a URL: a directory of Spark's event logs"
+        )
+        add.add_argument(
             "--agent", action="store_true", help="instead of a URL: programs of Spark report their queries"
         )
         add.add_argument("--unanswered", action="store_true", help="save the cluster even if it does not respond")
@@ -171,7 +174,7 @@ def _form_data(options: dict[str, Any]) -> dict[str, Any]:
         **usual,
         **{field: value for field, value in given.items() if value not in (None, "")},
         "name": options["name"],
-        "rest_url": options["directory"] or options["url"],
+        "rest_url": options["directory"] or options["event_logs"] or options["url"],
         "discovery": _discovery(options, given["zookeeper_hosts"]),
         "authentication": Authentication.BASIC if given["username"] else authentication,
         "unanswered": options["unanswered"],
@@ -183,6 +186,8 @@ def _discovery(options: dict[str, Any], zookeeper_hosts: str | None) -> Discover
         return Discovery.AGENT
     if options["directory"]:
         return Discovery.DIRECTORY
+    if options["event_logs"]:
+        return Discovery.EVENT_LOG
     return Discovery.ZOOKEEPER if zookeeper_hosts else Discovery.URL
 
 

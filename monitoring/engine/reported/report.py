@@ -75,12 +75,12 @@ def report_in(body: bytes, now: datetime) -> Report:
     return Report(
         program=_text(program, "name", 200),
         spark_version=_text(program, "spark", 50),
-        queries=tuple(_query(each, now) for each in queries),
-        batches=tuple(_batch(each, now) for each in batches),
+        queries=tuple(query_in(each, now) for each in queries),
+        batches=tuple(batch_in(each, now) for each in batches),
     )
 
 
-def _query(fields: Fields, now: datetime) -> QueryReport:
+def query_in(fields: Fields, now: datetime) -> QueryReport:
     state = fields.text("state")
     if state not in ("running", "ended"):
         allowed = ("running", "ended")
@@ -99,7 +99,7 @@ def _query(fields: Fields, now: datetime) -> QueryReport:
     )
 
 
-def _batch(fields: Fields, now: datetime) -> BatchReport:
+def batch_in(fields: Fields, now: datetime) -> BatchReport:
     batch_id, started_at = fields.whole("batchId"), _time(fields, "timestamp", now)
     if batch_id < 0:
         raise Malformed(EngineReason.OUT_OF_RANGE(where=f"{fields.where}.batchId"))

@@ -74,7 +74,7 @@ def _job_name(cluster: Cluster, program: str, query: QueryReport, now: datetime)
 
 def _update(run: ReportedRun, query: QueryReport, report: Report, now: datetime) -> None:
     run.program, run.spark_version = report.program, report.spark_version
-    run.reported_at = now
+    run.reported_at = max(run.reported_at, now)
     run.dropped = max(run.dropped, query.dropped)
     if query.started_at is not None:
         run.started_at = min(run.started_at, query.started_at)

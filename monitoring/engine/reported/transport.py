@@ -49,6 +49,8 @@ class ReportedTransport:
     Only new batches are read: a run's row has the key of its newest one.
     """
 
+    version = REPORTED
+
     def __init__(self, connection: Connection, now: Callable[[], datetime] = timezone.now) -> None:
         self._cluster = connection.reported_for
         self._now = now
@@ -84,7 +86,7 @@ class ReportedTransport:
             if path == "/jobs/overview":
                 return {"jobs": [answers.job_json(run, self._now()) for run in self._runs.values()]}
             counts = dict.fromkeys(("taskmanagers", "slots-total", "slots-available"), 0)
-            return {"flink-version": REPORTED, "jobs-running": len(self._runs), **counts}
+            return {"flink-version": self.version, "jobs-running": len(self._runs), **counts}
         match = _JOB.fullmatch(path)
         if match is None:
             raise NotFound(EngineReason.ONLY_WATCHED())

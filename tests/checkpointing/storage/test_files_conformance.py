@@ -100,6 +100,15 @@ def test_a_directory_lists_only_its_direct_files_and_directories(place: Place, t
     assert place.files.sizes(f"{place.root}/job/chk-1") == {"b": 11}
 
 
+def test_a_part_of_a_file_is_read_and_the_end_is_no_error(place: Place, tmp_path: Path) -> None:
+    path = f"{place.root}/job/log"
+    put(place, local(tmp_path, b"0123456789"), path)
+    parts = [place.files.read_part(path, start, size) for start, size in ((0, 4), (4, 4), (8, 4), (9, 1_000_000))]
+    assert parts == [b"0123", b"4567", b"89", b"9"]
+    with pytest.raises(FileNotFoundError):
+        place.files.read_part(f"{place.root}/no/such/file", 0, 4)
+
+
 def test_one_listing_has_sizes_and_times(place: Place, tmp_path: Path) -> None:
     before_ms = time.time_ns() // 1_000_000
     for name in ("job/a", "job/chk-1/b"):

@@ -20,7 +20,8 @@ from monitoring.engine.connection import Connection
 from monitoring.engine.errors import NotFound, NotReady, Refused, RequestNotSent, RootUnreadable, Unreachable
 from monitoring.engine.examination import Problem, examine
 from monitoring.engine.probe import Found
-from monitoring.engine.watched import HANGING, LISTINGS, WatchedTransport
+from monitoring.engine.storage_calls import HANGING
+from monitoring.engine.watched import LISTINGS, WatchedTransport
 from monitoring.models import Cluster, Discovery
 from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.refusals import RefusalReason

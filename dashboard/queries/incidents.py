@@ -37,7 +37,8 @@ _HIDDEN_NOW = Q(inhibited_by__isnull=False) & ~Q(inhibited_by__state=IncidentSta
 class IncidentFilter:
     """Conditions for incidents. An empty value matches every incident.
 
-    `hidden_by` selects the incidents that the given incident hides. Without it, hidden incidents are excluded.
+    `hidden_by` selects the incidents that the given incident hides. Without it, hidden incidents are excluded,
+    unless the filter is for one assignee.
     """
 
     state: str = ""
@@ -79,8 +80,10 @@ def find_incidents(chosen: IncidentFilter) -> QuerySet[Incident]:
     if chosen.text:
         named = Q(job__name__icontains=chosen.text) | Q(cluster__name__icontains=chosen.text)
         found = found.filter(named | Q(sentence__icontains=chosen.text))
-    hidden = chosen.hidden_by
-    found = found.exclude(_HIDDEN_NOW) if hidden is None else found.filter(inhibited_by=hidden)
+    if chosen.hidden_by is not None:
+        found = found.filter(inhibited_by=chosen.hidden_by)
+    elif not chosen.assignee:
+        found = found.exclude(_HIDDEN_NOW)
     return found.annotate(hides=Count("inhibited")).order_by(_ORDER, _SEVERITY, "-opened_at", "-id")
 
 

@@ -148,7 +148,7 @@ class _Rows:
         yield self._number("Last checkpoint", age(row.facts.last_completed_at))
         yield self._duration(row)
         yield f'<td class="spark-cell hide-narrow only-wide">{sparkline(figures.durations, self._drawn)}</td>'
-        yield self._number("Alignment p95", duration(figures.alignment_p95), " less")
+        yield self._number("Alignment p95", duration(figures.alignment_p95), " only-wide")
         yield self._number("State size", bytes_(row.facts.state_size))
         failed = figures.failed_per_day
         count = f"{sum(failed)}"

@@ -74,7 +74,7 @@ def incidents(request: HttpRequest) -> HttpResponse:
         "chosen": chosen,
         "states": STATES,
         "severities": Severity.choices,
-        "hidden": hidden_now(reach) if chosen.hidden_by is None else 0,
+        "hidden": 0 if chosen.hidden_by or chosen.assignee else hidden_now(reach),
         "choosing": any(_may_act(request, each) for each in page),
         "newest": newest_key(IncidentEvent.objects.all()),
         "all_unresolved": all_unresolved,

@@ -302,6 +302,14 @@ def test_a_resolved_incident_is_reopened(operator: Client, failing: Incident) ->
     assert AuditEntry.objects.get(action="incident.reopen").reason == "it is back"
 
 
+def test_hidden_incidents_are_listed_for_their_assignee(operator: Client, fail: Any) -> None:
+    (hiding, hidden) = fail("flights", "orders")
+    Incident.objects.filter(pk=hidden.pk).update(inhibited_by=hiding, assigned_to="olga")
+    assert listed(operator) == ["flights"]
+    assert listed(operator, assignee="olga") == ["orders"]
+    assert "more hidden by" not in operator.get(reverse("incidents"), {"assignee": "olga"}).content.decode()
+
+
 def test_an_incident_is_assigned_and_the_list_shows_whose_it_is(operator: Client, viewer_user: Any, fail: Any) -> None:
     (mine, _other) = fail("flights", "orders")
     address = reverse("incident-assign", args=[mine.pk])

@@ -16,6 +16,8 @@ from redis import Redis
 from dashboard.logs import exclude_health_probe
 from monitoring import broker
 from monitoring.models import Cluster, Tick
+from monitoring.reasons.archive import ArchiveReason
+from monitoring.reasons.columns import columns
 from monitoring.selfwatch.own_facts import periods
 
 
@@ -119,16 +121,18 @@ def test_the_page_is_chinese_where_its_reader_is_and_programs_read_english(
     seeing: None, redis: Redis, viewer: Client, stranger: Client
 ) -> None:
     Tick.objects.filter(task="poll_clusters").update(
-        ended_at=timezone.now() - timedelta(minutes=9), failed_at=timezone.now(), failure="OSError: disk"
+        ended_at=timezone.now() - timedelta(minutes=9),
+        failed_at=timezone.now(),
+        **columns("failure", ArchiveReason.UNUSABLE(problem="disk.")),
     )
     for reader in (viewer, stranger):
         reader.cookies["django_language"] = "zh-hans"
     page = viewer.get(reverse("system-health")).content.decode()
     assert "任务“轮询集群”上次执行完毕是在 9 分钟" in page
-    assert "前；执行失败：OSError: disk。" in page
+    assert "前；执行失败：无法写入或读取归档：disk。" in page
     [problem] = stranger.get(reverse("health")).json()["problems"]
     assert problem["text"].startswith("The task “poll clusters” last completed 9 min")
-    assert problem["text"].endswith(" ago; it fails: OSError: disk.")
+    assert problem["text"].endswith(" ago; it fails: The archive cannot be written or read: disk.")
 
 
 def test_the_page_asks_to_log_in(stranger: Client, db: None) -> None:

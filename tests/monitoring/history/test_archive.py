@@ -32,6 +32,7 @@ from monitoring.models import (
     RollupProgress,
     Savepoint,
 )
+from monitoring.reasons.archive import ArchiveReason
 from monitoring.reasons.work import WorkReason
 from tests.monitoring.conftest import Rows
 from tests.monitoring.history.archive_rows import NOW, OLD, TOLD, advance, everything, fill
@@ -195,17 +196,18 @@ def test_a_disk_that_is_full_costs_nothing_and_is_tried_again(
     assert everything() == before
 
 
-def test_a_place_that_cannot_be_written_is_told_by_the_task(old: Rows, pipeline: Pipeline, tmp_path: Path) -> None:
-    """The task runs the archiving in a separate process."""
+def test_the_task_fails_with_a_reason_if_the_location_cannot_be_written(
+    old: Rows, pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fill(old, 12)
     pipeline.run()
     (tmp_path / "file").touch()
-    command = [sys.executable, "manage.py", "archive", "advance", "--json"]
-    environ = os.environ | {"DATABASE_URL": database_url(), "WAYMARK_ARCHIVE": str(tmp_path / "file" / "archive")}
-    process = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert process.returncode == 1
-    assert process.stderr.splitlines()[-1].startswith("The archive cannot be written or read: ")
-    assert str(tmp_path / "file") in process.stderr
+    monkeypatch.setenv("DATABASE_URL", database_url())
+    monkeypatch.setenv("WAYMARK_ARCHIVE", str(tmp_path / "file" / "archive"))
+    with pytest.raises(due.NotArchived) as failed:
+        due.look(NOW)
+    assert failed.value.reason.code is ArchiveReason.UNUSABLE
+    assert str(tmp_path / "file") in failed.value.reason.args["problem"]
     assert Checkpoint.objects.count() == 112
 
 

@@ -11,6 +11,7 @@ from monitoring import broker
 from monitoring.models import Tick
 from monitoring.reasons.report import CycleReport
 from monitoring.reasons.work import WorkReason
+from monitoring.secret import SecretUnreadable
 from monitoring.selfwatch import ticks
 from monitoring.selfwatch.ticks import LogThrottle, recorded
 
@@ -79,6 +80,21 @@ def test_a_failure_is_kept_and_shown_once_a_minute(caplog):
     assert (row.runs, row.failures, row.failure, row.ended_at) == (50, 50, "ValueError: no such thing", None)
     assert len(caplog.records) == 1
     assert caplog.records[0].exc_info is not None
+
+
+def test_the_reason_of_a_failure_is_stored_until_an_error_without_one():
+    errors: list[Exception] = [SecretUnreadable(CHANGED), ValueError("no such thing")]
+
+    @recorded
+    def look() -> None:
+        raise errors.pop(0)
+
+    look()
+    row = Tick.objects.get()
+    assert (row.failure, row.failure_value) == (str(CHANGED), CHANGED)
+    look()
+    row = Tick.objects.get()
+    assert (row.failure, row.failure_value) == ("ValueError: no such thing", None)
 
 
 def test_another_failure_and_the_same_one_later_are_shown_again(monkeypatch, caplog):

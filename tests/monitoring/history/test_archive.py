@@ -47,7 +47,7 @@ def first_span() -> spans.Span:
     return spans.due(NOW)[0]
 
 
-def test_what_is_old_goes_into_files_exactly_and_stays_rolled_up(old: Rows, pipeline: Pipeline, archive: Path) -> None:
+def test_old_rows_are_moved_unchanged_and_keep_their_roll_ups(old: Rows, pipeline: Pipeline, archive: Path) -> None:
     fill(old)
     pipeline.run()
     before, rolled = everything(), list(Rollup.objects.order_by("seconds", "start").values_list())
@@ -72,9 +72,7 @@ def test_what_is_old_goes_into_files_exactly_and_stays_rolled_up(old: Rows, pipe
 
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
-def test_killed_before_each_step_nothing_is_lost_and_nothing_double(
-    old: Rows, pipeline: Pipeline, archive: Path
-) -> None:
+def test_a_kill_before_any_step_neither_loses_nor_duplicates_rows(old: Rows, pipeline: Pipeline, archive: Path) -> None:
     fill(old, 12, timedelta(minutes=55))
     pipeline.run()
     before = hashlib.sha256(repr(everything()).encode()).hexdigest()
@@ -101,7 +99,7 @@ def database_url() -> str:
     return f"postgresql://{user}:{password}@{host}:{connection.settings_dict['PORT']}/{name}"
 
 
-def test_what_changes_while_it_is_archived_is_archived_as_it_is_then(
+def test_a_row_that_changes_during_archiving_is_archived_with_its_new_values(
     old: Rows, pipeline: Pipeline, mover: Mover
 ) -> None:
     run = fill(old, 12, timedelta(minutes=55))
@@ -120,7 +118,7 @@ def test_what_changes_while_it_is_archived_is_archived_as_it_is_then(
     assert advance() == NOTHING
 
 
-def test_what_is_alive_still_asks_for_stays_and_is_in_the_archive_as_well(old: Rows, pipeline: Pipeline) -> None:
+def test_rows_that_live_jobs_and_savepoints_need_are_archived_but_not_deleted(old: Rows, pipeline: Pipeline) -> None:
     """An engine lists its newest failed checkpoint at any age, and a poll would store a missing row again."""
     run = fill(old, 30, timedelta(minutes=55))
     idle = fill(old, 5)
@@ -139,7 +137,7 @@ def test_what_is_alive_still_asks_for_stays_and_is_in_the_archive_as_well(old: R
     assert CounterSample.objects.filter(run=idle).count() == 100
 
 
-def test_without_its_roll_ups_nothing_is_dropped(old: Rows, pipeline: Pipeline) -> None:
+def test_a_partition_without_complete_roll_ups_is_not_dropped(old: Rows, pipeline: Pipeline) -> None:
     fill(old, 12)
     assert spans.holds(first_span()) == WorkReason.ROLLUPS_NEVER_MADE()
     pipeline.run()
@@ -158,7 +156,7 @@ def test_without_its_roll_ups_nothing_is_dropped(old: Rows, pipeline: Pipeline) 
     assert Checkpoint.objects.count() == 112
 
 
-def test_what_is_not_old_enough_stays(old: Rows, pipeline: Pipeline, settings) -> None:
+def test_recent_rows_are_not_archived(old: Rows, pipeline: Pipeline, settings) -> None:
     fill(old, 12)
     pipeline.run()
     settings.HISTORY_KEPT = timedelta(days=100)
@@ -166,7 +164,7 @@ def test_what_is_not_old_enough_stays(old: Rows, pipeline: Pipeline, settings) -
     assert advance() == due.look(NOW) == NOTHING
 
 
-def test_a_partition_that_is_missing_is_named_and_the_rest_archived(old: Rows, pipeline: Pipeline) -> None:
+def test_a_missing_partition_is_reported_and_the_others_are_archived(old: Rows, pipeline: Pipeline) -> None:
     fill(old, 12)
     pipeline.run()
     with connection.cursor() as cursor:
@@ -177,7 +175,7 @@ def test_a_partition_that_is_missing_is_named_and_the_rest_archived(old: Rows, p
     assert partitions_of(TABLES[1])[0].end == partitions_of(TABLES[0])[0].end
 
 
-def test_a_disk_that_is_full_costs_nothing_and_is_tried_again(
+def test_archiving_on_a_full_disk_loses_no_rows_and_succeeds_once_there_is_space(
     old: Rows, pipeline: Pipeline, small_disk: Path, settings
 ) -> None:
     fill(old, 12)
@@ -211,7 +209,7 @@ def test_the_task_fails_with_a_reason_if_the_location_cannot_be_written(
     assert Checkpoint.objects.count() == 112
 
 
-def test_files_older_than_they_are_kept_go_and_their_days_stay_final(
+def test_expired_files_are_deleted_and_roll_ups_of_their_days_do_not_change(
     old: Rows, pipeline: Pipeline, archive: Path, settings
 ) -> None:
     fill(old, 12)
@@ -229,7 +227,7 @@ def test_files_older_than_they_are_kept_go_and_their_days_stay_final(
     assert advance() == NOTHING
 
 
-def test_figures_of_any_time_are_told_as_before_from_roll_ups_and_the_archive(
+def test_quantiles_and_series_are_the_same_before_and_after_archiving(
     old: Rows, pipeline: Pipeline, archive: Path, settings
 ) -> None:
     run = fill(old, 60)

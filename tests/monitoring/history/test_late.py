@@ -75,7 +75,7 @@ def twins(old: Rows, pipeline: Pipeline, archive: Path) -> tuple[Run, Run]:
     return late_one, prompt
 
 
-def test_what_comes_late_is_counted_as_if_it_had_come_in_time(old: Rows, pipeline: Pipeline, twins) -> None:
+def test_late_rows_are_counted_like_punctual_ones(old: Rows, pipeline: Pipeline, twins) -> None:
     late_one, prompt = twins
     assert figures(late_one) != figures(prompt)
     come_late(old, late_one)
@@ -97,7 +97,7 @@ def test_what_comes_late_is_counted_as_if_it_had_come_in_time(old: Rows, pipelin
     assert figures(late_one) == figures(prompt)
 
 
-def test_a_job_of_which_the_day_had_nothing_is_counted(old: Rows, twins) -> None:
+def test_late_rows_of_a_job_without_rows_on_that_day_are_counted(old: Rows, twins) -> None:
     run = old.run(old.job(twins[0].job.cluster), started_at=OLD)
     old.checkpoint(run, 1, triggered_at=OLD + 5 * SECOND, end_to_end_duration=3, final=True)
     assert advance() == TAKEN
@@ -107,9 +107,7 @@ def test_a_job_of_which_the_day_had_nothing_is_counted(old: Rows, twins) -> None
     assert quantiles(run.job, OLD - SECOND, OLD + 6 * SECOND).counts["completed"] == 1
 
 
-def test_a_row_of_a_day_without_files_is_archived_because_files_of_other_days_may_cover_it_later(
-    old: Rows, pipeline: Pipeline, twins
-) -> None:
+def test_a_late_row_of_a_day_without_files_is_archived(old: Rows, pipeline: Pipeline, twins) -> None:
     run = twins[0]
     for days in (2, 3):
         at = OLD + timedelta(days=days)
@@ -122,7 +120,7 @@ def test_a_row_of_a_day_without_files_is_archived_because_files_of_other_days_ma
 
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
-def test_killed_before_each_step_it_is_counted_once_and_never_half(
+def test_a_kill_before_any_step_counts_late_rows_exactly_once(
     old: Rows, pipeline: Pipeline, archive: Path, twins
 ) -> None:
     late_one, prompt = twins
@@ -147,7 +145,7 @@ def _told(rollups: list[dict[str, Any]]) -> str:
     return str(sum(row["completed"] + row["failed"] for row in rollups))
 
 
-def test_a_file_that_is_damaged_holds_nothing_else_up_and_is_told(old: Rows, archive: Path, twins) -> None:
+def test_a_damaged_file_is_reported_and_other_days_are_processed(old: Rows, archive: Path, twins) -> None:
     late_one, prompt = twins
     (file,) = archive.glob(f"checkpoints/cluster={late_one.job.cluster_id}/month=2026-08/*.parquet")
     content = file.read_bytes()
@@ -166,7 +164,7 @@ def test_a_file_that_is_damaged_holds_nothing_else_up_and_is_told(old: Rows, arc
     assert figures(late_one) == figures(prompt)
 
 
-def test_what_comes_for_a_day_that_is_kept_no_more_is_shown_and_not_counted(
+def test_late_rows_of_a_day_with_deleted_files_are_shown_but_not_counted(
     old: Rows, archive: Path, twins, settings
 ) -> None:
     late_one, _ = twins

@@ -57,9 +57,7 @@ def test_a_row_that_changes_between_the_two_readings_is_noticed(run: Run, mover:
     assert everything() == before
 
 
-def test_a_file_that_reads_otherwise_than_it_was_written_is_named(
-    run: Run, mover: Mover, archive: Path, monkeypatch
-) -> None:
+def test_a_file_that_differs_from_its_rows_is_named(run: Run, mover: Mover, archive: Path, monkeypatch) -> None:
     describe = moving._described
 
     def after_damage(*args: Any) -> Any:

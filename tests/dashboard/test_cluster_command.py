@@ -31,7 +31,7 @@ def run(*arguments: str) -> str:
     return out.getvalue()
 
 
-def test_a_cluster_that_answers_is_watched_from_now_on(flink: FlinkServer) -> None:
+def test_a_reachable_cluster_is_added_and_polled(flink: FlinkServer) -> None:
     assert run("add", "production", flink.url + "/", "--labels", "team=a, env=prod") == (
         "Added cluster production (Flink REST API 2.3.0, jobs: 1 RUNNING). Waymark polls it from now on.\n"
     )
@@ -82,7 +82,7 @@ def test_command_errors_name_field_value_and_allowed_values(arguments: list[str]
     assert not Cluster.objects.exists()
 
 
-def test_a_token_over_plain_http_is_warned_of(tmp_path: Path) -> None:
+def test_a_token_over_plain_http_causes_a_warning(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("s3cret\n")
     said = run("add", "far", "http://no-such-host.invalid", "--token-file", str(tmp_path / "secret"), "--unanswered")
     assert "Warning: The token is sent to no-such-host.invalid without encryption." in said

@@ -133,7 +133,7 @@ def test_the_name_of_the_subject_is_left_out_in_the_order_of_the_language() -> N
         assert [without_name(text, "flights") for text in (english, chinese)] == [english, "连续 3 个检查点失败。"]
 
 
-def test_a_fact_that_is_true_or_false_is_told_in_the_language() -> None:
+def test_yes_and_no_are_translated_in_evidence() -> None:
     assert figures.evidence_text(True) == "yes"
     with translation.override("zh-hans"):
         assert figures.evidence_text(False) == "否"

@@ -172,7 +172,7 @@ def test_login_limit_also_blocks_the_right_password(admin_user: User) -> None:
     assert "from 192.0.2.1" in entry("user.log-in-limited").reason
 
 
-def test_login_limit_spares_known_browsers(admin_user: User) -> None:
+def test_login_limit_of_a_name_does_not_apply_to_known_browsers(admin_user: User) -> None:
     own = Client()
     assert try_to_log_in(own, "anna", PASSWORD, "198.51.100.7").status_code == 302
     own.post(reverse("logout"))
@@ -182,7 +182,7 @@ def test_login_limit_spares_known_browsers(admin_user: User) -> None:
     assert try_to_log_in(own, "anna", PASSWORD, "198.51.100.7").status_code == 302
 
 
-def test_a_known_browser_is_limited_by_itself(admin_user: User) -> None:
+def test_a_known_browser_has_a_separate_login_limit(admin_user: User) -> None:
     own = Client()
     try_to_log_in(own, "anna", PASSWORD)
     own.post(reverse("logout"))
@@ -305,7 +305,7 @@ def test_invalid_grant_is_refused(admin: Client, viewer_user: User, typed: dict[
     assert not Grant.objects.exists()
 
 
-def test_a_token_is_shown_once(viewer: Client, viewer_user: User) -> None:
+def test_a_token_is_shown_only_when_it_is_created(viewer: Client, viewer_user: User) -> None:
     made = viewer.post(reverse("tokens"), NEW_TOKEN)
     assert made.status_code == 200
     assert "wmk_" in made.content.decode()

@@ -43,7 +43,7 @@ def test_job_without_a_run_has_no_engine_job_id(api: Caller, job: Job) -> None:
     assert api.get("/jobs").json()["items"][0]["engine_job_id"] is None
 
 
-def test_changes_of_a_job(api: Caller, job: Job, now: datetime) -> None:
+def test_changes_of_a_job_are_listed_from_the_given_time_on(api: Caller, job: Job, now: datetime) -> None:
     for back, key in ((10, "mode"), (60 * 30, "timeout")):
         values = {"part": "checkpointing", "kind": "changed", "before": "a", "after": "b"}
         ConfigurationChange.objects.create(job=job, at=now - timedelta(minutes=back), key=key, **values)
@@ -122,7 +122,7 @@ def test_audit_log_is_filtered_by_actor_action_and_time(api: Caller, now: dateti
 
 
 @pytest.mark.parametrize("path", ["/jobs", "/clusters", "/savepoints", "/incidents", "/rules"])
-def test_a_list_costs_the_same_for_few_and_many(api: Caller, now: datetime, path: str) -> None:
+def test_a_list_needs_as_many_queries_for_many_rows_as_for_few(api: Caller, now: datetime, path: str) -> None:
     def costs() -> int:
         with CaptureQueriesContext(
             connection,
@@ -144,7 +144,7 @@ def add(now: datetime, name: str, count: int) -> None:
         make.make_incident(make.make_rule(job), now)
 
 
-def test_secrets_of_a_launch_record_are_hidden_and_stay(admin_api: Caller, job: Job) -> None:
+def test_hidden_secrets_of_a_launch_record_can_be_sent_back(admin_api: Caller, job: Job) -> None:
     job.launch = make.LAUNCH | {
         "configuration": {"s3.secret-key": "hunter2"},
         "program_args": ["--db-password", "hunter2"],

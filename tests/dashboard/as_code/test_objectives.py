@@ -53,7 +53,7 @@ def test_a_change_names_both_values(job: Job, now: datetime) -> None:
     assert Objective.objects.get(selector="team=air").limit_ms == 120_000
 
 
-def test_a_file_without_objectives_changes_none(job: Job, now: datetime) -> None:
+def test_a_file_without_a_section_for_objectives_changes_none(job: Job, now: datetime) -> None:
     apply(TEXT, Role.OPERATOR, "olga", now)
     apply("rules: []\n", Role.OPERATOR, "olga", now, prune=True)
     assert Objective.objects.count() == 3

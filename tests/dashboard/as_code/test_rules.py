@@ -189,7 +189,7 @@ def run(*arguments: str) -> str:
     return told.getvalue()
 
 
-def test_the_page_shows_what_would_change_before_it_does(operator: Client) -> None:
+def test_the_page_shows_the_changes_before_it_applies_them(operator: Client) -> None:
     address = reverse("as-code")
     page = operator.post(address, {"text": SMALL}).content.decode()
     assert "Payments fail" in page

@@ -60,7 +60,7 @@ def test_failed_checkpoints_are_never_thinned_away_by_completed_ones(run: Run, n
 
 
 @pytest.mark.parametrize(("chosen", "hours"), [("1h", 1), ("6h", 6), ("24h", 24), ("7d", 168), ("nonsense", 1)])
-def test_a_range_ends_now(run: Run, now: datetime, chosen: str, hours: int) -> None:
+def test_a_preset_range_ends_now(run: Run, now: datetime, chosen: str, hours: int) -> None:
     make.make_checkpoints(run, now - timedelta(days=8), make.Shape(count=1))
     span = span_of(run.job, chosen, now)
     assert (span.end, span.end - span.start) == (now, timedelta(hours=hours))
@@ -77,7 +77,7 @@ def test_a_range_longer_than_the_history_begins_with_it(run: Run, now: datetime,
     assert span_of(run.job, chosen, now).start == first.triggered_at
 
 
-def test_the_first_checkpoint_of_a_job_has_an_axis_too(run: Run, now: datetime) -> None:
+def test_a_job_with_one_checkpoint_has_the_shortest_axis(run: Run, now: datetime) -> None:
     make.make_checkpoints(run, now, make.Shape(count=1))
     assert span_of(run.job, "1h", now).start == now - SHORTEST
 
@@ -102,7 +102,7 @@ def test_range_all_begins_with_the_history(viewer: Client, run: Run, now: dateti
     assert "The history begins" not in told["note"]
 
 
-def test_a_checkpoints_phases_are_those_of_the_subtask_that_came_last(run: Run, now: datetime) -> None:
+def test_phases_of_a_checkpoint_are_those_of_its_slowest_subtask(run: Run, now: datetime) -> None:
     made = make.make_checkpoints(run, now, make.Shape(count=3))
     make.make_operators(made)
     OperatorCheckpoint.objects.filter(checkpoint=made[0], position=1).update(
@@ -126,7 +126,7 @@ def test_a_checkpoints_phases_are_those_of_the_subtask_that_came_last(run: Run, 
         (1_020, 720, 720),  # the sink acknowledged later and aligned longer
     ],
 )
-def test_among_the_last_subtasks_the_longest_alignment_gives_the_phases(
+def test_among_equally_slow_subtasks_the_longest_alignment_gives_the_phases(
     run: Run, now: datetime, sink_end: int, sink_alignment: int | None, alignment: int
 ) -> None:
     (made,) = make.make_checkpoints(run, now, make.Shape(count=1))
@@ -161,7 +161,7 @@ def test_the_heat_map_stays_small_for_many_checkpoints(run: Run, now: datetime) 
     assert grid.columns == sorted(grid.columns, key=lambda column: column.triggered_at)
 
 
-def test_the_heat_map_covers_the_chosen_time_with_the_longest_wait_of_each_part(run: Run, now: datetime) -> None:
+def test_the_heat_map_keeps_the_longest_alignment_of_each_interval(run: Run, now: datetime) -> None:
     made = make.make_checkpoints(run, now, make.Shape(count=250))
     worst = made[31]
     Checkpoint.objects.filter(pk=worst.pk).update(alignment_max=90_000)
@@ -248,7 +248,7 @@ def test_every_restart_by_the_engine_is_marked_not_only_the_last(run: Run, now: 
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_every_chart_answers_for_a_job_without_any_checkpoint(viewer: Client, run: Run, name: str) -> None:
+def test_every_chart_reports_that_a_job_has_no_checkpoint(viewer: Client, run: Run, name: str) -> None:
     told = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
     assert told["empty"]
 
@@ -289,7 +289,7 @@ def test_an_unknown_chart_is_not_found(viewer: Client, run: Run) -> None:
     assert viewer.get(reverse("job-chart", args=[run.job_id, "decoration"])).status_code == 404
 
 
-def test_a_job_that_never_ran_has_pages_too(viewer: Client, now: datetime) -> None:
+def test_pages_of_a_job_that_never_ran_open(viewer: Client, now: datetime) -> None:
     job: Job = make.make_job(make.make_cluster(now))
     for name in ("job", "job-history", "job-summary", "job-configuration", "job-savepoints", "job-restart"):
         assert viewer.get(reverse(name, args=[job.pk])).status_code == 200
@@ -354,14 +354,14 @@ def test_gap_is_a_band_between_its_neighbouring_checkpoints(viewer: Client, run:
         assert "the engine dropped" in told["note"]
 
 
-def test_a_chosen_time_is_drawn_from_its_beginning_to_its_end(viewer: Client, run: Run, now: datetime) -> None:
+def test_a_chart_has_every_checkpoint_of_the_requested_range(viewer: Client, run: Run, now: datetime) -> None:
     make.make_checkpoints(run, now, make.Shape(count=60))
     ends = {"since": (now - timedelta(seconds=305)).isoformat(), "until": (now - timedelta(seconds=95)).isoformat()}
     told = viewer.get(reverse("job-chart", args=[run.job_id, "delays"]), ends).json()
     assert len(told["figure"]["data"][0]["x"]) == 21
 
 
-def test_charts_tell_the_time_of_the_readers_zone(viewer: Client, run: Run, now: datetime) -> None:
+def test_charts_have_times_in_the_readers_zone(viewer: Client, run: Run, now: datetime) -> None:
     (made,) = make.make_checkpoints(run, now, make.Shape(count=1))
     with timezone.override("Asia/Shanghai"):
         figure = durations_figure(read_points(run.job, span_of(run.job, "1h", now)), [], span_of(run.job, "1h", now))

@@ -72,7 +72,7 @@ def test_the_roles_of_traces_are_in_the_order_of_the_lanes() -> None:
     assert [lane[role] for role in ("rest", "failed", "steps", "state", "written")] == [0, 1, 2, 3, 4]
 
 
-def test_lanes_begin_and_end_at_the_same_place_whatever_their_labels_are() -> None:
+def test_the_ends_of_lanes_do_not_depend_on_their_labels() -> None:
     small = figure()
     large = figure([replace(p, duration=600_000, state_size=2**40) for p in points()], grid(40, "a long name " * 9))
     for drawn in (small, large):

@@ -103,7 +103,7 @@ def test_unready_job_manager_is_retried(httpserver: HTTPServer, cluster: Cluster
         submit_missing(demo, cluster)
 
 
-def test_a_program_that_is_not_taken_is_an_error_with_the_answer(
+def test_a_refused_upload_raises_an_error_with_the_response(
     httpserver: HTTPServer, cluster: Cluster, demo: Demo
 ) -> None:
     job_manager_knows(httpserver)

@@ -39,7 +39,7 @@ def test_a_directory_of_an_earlier_version_is_closed_to_other_accounts(session_d
     assert can_open(var.rglob("*")) == []
 
 
-def test_a_directory_that_is_made_is_closed_whatever_the_umask_is(tmp_path: Path) -> None:
+def test_a_new_directory_is_closed_to_others_despite_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         create_var(tmp_path / "new" / "var")

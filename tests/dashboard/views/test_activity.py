@@ -44,7 +44,7 @@ def test_savepoint_activity_shows_the_outcome(run: Run, now: datetime) -> None:
     assert "completed" in told.text
 
 
-def test_savepoints_never_push_a_change_by_hand_out(run: Run, now: datetime) -> None:
+def test_many_savepoints_do_not_hide_a_manual_change(run: Run, now: datetime) -> None:
     audit.record("olga", "savepoint.schedule", "job flights", schedule="every 2 min")
     for n in range(20):
         make.make_savepoint(run, now - timedelta(minutes=n))
@@ -67,7 +67,7 @@ def test_a_canceled_job_offers_a_choice_of_states(operator: Client, run: Run, no
     assert "Choose a snapshot to start from" in operator.get(reverse("job", args=[run.job_id])).content.decode()
 
 
-def test_the_navigation_counts_what_is_open(viewer: Client, run: Run, now: datetime) -> None:
+def test_the_navigation_counts_open_incidents(viewer: Client, run: Run, now: datetime) -> None:
     make.make_incident(make.make_rule(run.job), now)
     page = viewer.get(reverse("nav"), {"section": "fleet"}).content.decode()
     assert 'title="open incidents">1' in page

@@ -77,7 +77,7 @@ def test_an_empty_interval_ends_the_schedule(operator: Client, job: Job) -> None
         ("savepoint_schedule", "0 0 31 2 *", "ay-of-month"),
     ],
 )
-def test_bad_automation_is_named_and_changes_nothing(
+def test_an_invalid_field_is_named_and_nothing_is_saved(
     operator: Client, job: Job, field: str, typed: str, told: str
 ) -> None:
     good = {

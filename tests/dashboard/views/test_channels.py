@@ -45,7 +45,7 @@ def errors(response: Any) -> dict[str, str]:
     return {name: " ".join(found) for name, found in response.context["form"].errors.items()}
 
 
-def test_a_mail_channel_is_added_and_the_audit_log_says_what_it_is(operator: Client) -> None:
+def test_a_mail_channel_is_added_and_audited_without_its_secret(operator: Client) -> None:
     response = add(operator, "mail", {**MAIL, "smtp": "smtp+tls://me:s3cret@8.8.8.8:587"})
     made = Channel.objects.get()
     assert response.headers["Location"] == reverse("channel", args=[made.pk])
@@ -120,7 +120,7 @@ def test_only_an_administrator_may_allow_a_private_address(operator: Client, adm
     assert Channel.objects.get().allow_private
 
 
-def test_an_operators_change_keeps_what_the_administrator_allowed(operator: Client) -> None:
+def test_an_operators_change_keeps_the_permission_for_private_addresses(operator: Client) -> None:
     made = Channel.objects.create(name="h", kind="webhook", settings={"url": "http://10.1.2.3/"}, allow_private=True)
     operator.post(reverse("channel", args=[made.pk]), {**HOOK, "url": "http://10.1.2.3/other"})
     made.refresh_from_db()
@@ -128,11 +128,11 @@ def test_an_operators_change_keeps_what_the_administrator_allowed(operator: Clie
 
 
 @pytest.mark.parametrize("url", ["", "syslog://", "mailto://u:p@example.org", "file:///etc/passwd", "nonsense"])
-def test_an_apprise_url_that_is_not_allowed_says_what_is(operator: Client, url: str) -> None:
+def test_a_forbidden_apprise_url_is_reported_at_its_field(operator: Client, url: str) -> None:
     assert errors(add(operator, "apprise", {**MAIL, "apprise_url": url}))["apprise_url"]
 
 
-def test_an_apprise_channel_says_its_service_only(operator: Client) -> None:
+def test_an_apprise_channel_shows_only_its_service(operator: Client) -> None:
     add(operator, "apprise", {**MAIL, "apprise_url": "tgram://123456789:abcdefg_hijklmnop/12315544/"})
     page = operator.get(reverse("channels")).content.decode()
     assert "Telegram" in page
@@ -195,7 +195,7 @@ def test_a_viewer_sees_a_channel_and_cannot_change_it(viewer: Client) -> None:
 
 
 @pytest.mark.parametrize("page", ["channels", "deliveries"])
-def test_lists_cost_as_many_queries_for_many_as_for_few(
+def test_lists_need_as_many_queries_for_many_rows_as_for_few(
     viewer: Client, now: datetime, page: str, django_assert_num_queries: Any
 ) -> None:
     from django.db import connection

@@ -33,7 +33,7 @@ def one(**figures: int | bool | None) -> OperatorCheckpoint:
     return subtasks(1, **{f"subtask_{name}": [value] for name, value in figures.items()})
 
 
-def test_an_aligned_subtask_goes_through_its_phases_one_after_the_other() -> None:
+def test_phases_of_an_aligned_subtask_follow_each_other() -> None:
     operator = one(end_to_end=1000, start_delay=100, alignment=300, sync=50, **{"async": 500}, unaligned=False)
     (lane,) = waterfall_of([operator]).lanes
     assert lane.bars == (
@@ -53,7 +53,7 @@ def test_unaligned_subtask_aligns_during_its_snapshot() -> None:
     assert Bar("rest", 650, 50) in lane.bars
 
 
-def test_phases_that_add_up_to_more_than_the_whole_are_drawn_whole() -> None:
+def test_phases_longer_than_the_total_are_drawn_completely() -> None:
     fall = waterfall_of([one(end_to_end=90, start_delay=60, alignment=0, sync=10, **{"async": 40}, unaligned=False)])
     assert fall.length == 110
     assert [bar.phase for bar in fall.lanes[0].bars] == ["start-delay", "sync", "async"]
@@ -103,7 +103,7 @@ def test_its_subtasks_are_sorted_by_any_column_unknown_last(viewer: Client, chec
     assert order(sort="; DROP TABLE") == [0, 1, 2, 3]
 
 
-def test_thousands_of_subtasks_come_a_page_at_a_time(viewer: Client, checkpoint: Checkpoint) -> None:
+def test_thousands_of_subtasks_are_divided_into_pages(viewer: Client, checkpoint: Checkpoint) -> None:
     operator = checkpoint.operators.get(position=1)
     wide = list(range(2_000))
     at = [checkpoint.triggered_at] * len(wide)

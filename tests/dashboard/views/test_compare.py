@@ -32,7 +32,7 @@ def page(client: Client, job: Job, a: str, b: str) -> str:
     return answer.content.decode()
 
 
-def test_two_checkpoints_are_laid_side_by_side_down_to_their_operators(viewer: Client, job: Job) -> None:
+def test_two_checkpoints_and_their_operators_are_compared(viewer: Client, job: Job) -> None:
     answer = viewer.get(reverse("job-compare", args=[job.pk]), {"a": "1/15", "b": "15"})
     assert [side.run.number for side in answer.context["sides"]] == [1, 2]
     titles = [title for title, _ in answer.context["comparison"].groups]
@@ -91,7 +91,7 @@ def test_two_time_ranges_are_compared(viewer: Client, job: Job, now: datetime) -
     assert b"Started runs" in download.getvalue()
 
 
-def test_a_savepoint_does_not_make_its_run_seem_to_write_more(viewer: Client, job: Job, now: datetime) -> None:
+def test_savepoints_are_not_counted_in_the_comparison_of_runs(viewer: Client, job: Job, now: datetime) -> None:
     shape = make.Shape(count=1, first_id=21, savepoints=frozenset({0}))
     make.make_checkpoints(job.runs.get(number=1), now - timedelta(hours=1), shape)
     answer = viewer.get(reverse("job-compare", args=[job.pk]), {"a": "run 1", "b": "run 2"})
@@ -139,7 +139,7 @@ def test_checkpoints_of_another_job_are_not_found(viewer: Client, job: Job, now:
     assert viewer.get(reverse("job-compare", args=[job.pk]), {"a": "500", "b": "15"}).status_code == 400
 
 
-def test_noise_is_not_a_largest_change() -> None:
+def test_small_and_unknown_differences_have_no_weight() -> None:
     assert Difference("Sync", "ms", 1, 15).weight == 0
     assert Difference("Sync", "ms", 1000, 4000).weight == Difference("Sync", "ms", 4000, 1000).weight == 2
     assert Difference("Full size", "bytes", None, 10**9).weight == 0

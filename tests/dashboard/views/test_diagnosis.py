@@ -36,7 +36,7 @@ def failed(job: Job, now: datetime) -> Checkpoint:
     return rows[-1]
 
 
-def test_the_checkpoints_page_and_its_row_say_why(operator: Client, failed: Checkpoint) -> None:
+def test_page_and_row_of_a_checkpoint_show_the_diagnosis(operator: Client, failed: Checkpoint) -> None:
     address = reverse("checkpoint", args=[failed.pk])
     for page in (operator.get(address), operator.get(address, headers={"HX-Request": "true"})):
         said = page.content.decode()
@@ -45,7 +45,9 @@ def test_the_checkpoints_page_and_its_row_say_why(operator: Client, failed: Chec
         assert "<b>register" not in said
 
 
-def test_the_overview_says_what_is_wrong_now_and_what_to_set(operator: Client, job: Job, failed: Checkpoint) -> None:
+def test_the_overview_shows_the_diagnosis_and_the_advised_settings(
+    operator: Client, job: Job, failed: Checkpoint
+) -> None:
     said = operator.get(reverse("job", args=[job.pk])).content.decode()
     assert SAYS in said
     assert reverse("checkpoint", args=[failed.pk]) in said
@@ -53,7 +55,7 @@ def test_the_overview_says_what_is_wrong_now_and_what_to_set(operator: Client, j
     assert "execution.checkpointing.num-retained: 3" in said
 
 
-def test_the_configuration_has_the_advice_at_its_key(operator: Client, job: Job, failed: Checkpoint) -> None:
+def test_the_configuration_shows_the_advice_at_its_key(operator: Client, job: Job, failed: Checkpoint) -> None:
     said = operator.get(reverse("job-configuration", args=[job.pk])).content.decode()
     assert "execution.checkpointing.num-retained: 3" in said
     assert '<dt>Retained checkpoints</dt><dd>1 <a class="tag advised" href="#finding-one_retained"' in said

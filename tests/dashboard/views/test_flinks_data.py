@@ -81,7 +81,7 @@ HISTORY: list[tuple[str, Text]] = [
 ]
 
 
-def test_the_history_has_every_column_of_flinks(run: Run, seen: Callable[..., str]) -> None:
+def test_the_history_has_every_column_of_flinks_history(run: Run, seen: Callable[..., str]) -> None:
     page = seen("job-history", run.job_id)
     for entry in sample("checkpoints")["history"]:
         row = _row(page, f"checkpoint-{Checkpoint.objects.get(run=run, checkpoint_id=entry['id']).pk}")
@@ -90,7 +90,9 @@ def test_the_history_has_every_column_of_flinks(run: Run, seen: Callable[..., st
             assert text(entry[name]) in row, (name, entry[name])
 
 
-def test_the_expanded_row_has_operators_path_type_and_what_became_of_it(run: Run, seen: Callable[..., str]) -> None:
+def test_the_expanded_row_has_operators_path_type_and_whether_it_was_discarded(
+    run: Run, seen: Callable[..., str]
+) -> None:
     for entry in sample("checkpoints")["history"]:
         page = seen("checkpoint", Checkpoint.objects.get(run=run, checkpoint_id=entry["id"]).pk)
         assert entry["external_path"] in page
@@ -169,9 +171,7 @@ def test_the_overview_has_the_counts_and_the_newest_of_each_kind(run: Run, seen:
         assert value in row
 
 
-def test_failures_that_the_engine_counts_and_has_no_entry_of_are_explained(
-    run: Run, seen: Callable[..., str], now: datetime
-) -> None:
+def test_counted_failures_without_an_entry_are_explained(run: Run, seen: Callable[..., str], now: datetime) -> None:
     said = "2 checkpoints failed before they were triggered"
     Run.objects.filter(pk=run.pk).update(counts={**run.counts, "failed": 2})
     run.checkpoints.filter(status="FAILED").delete()

@@ -104,7 +104,7 @@ def test_status_line_has_a_restart(viewer: Client, run: Run, now: datetime) -> N
     assert said.endswith("Show progress")
 
 
-def test_ended_job_has_no_status_line_but_its_end(viewer: Client, run: Run, now: datetime) -> None:
+def test_ended_job_shows_its_end_instead_of_a_status_line(viewer: Client, run: Run, now: datetime) -> None:
     Run.objects.update(state=RunState.CANCELED, ended_at=now)
     header = viewer.get(reverse("job-header", args=[run.job_id])).content.decode()
     assert "one-height" not in header

@@ -46,7 +46,9 @@ def told(client: Client, job: Job, savepoint: Savepoint) -> str:
     return " ".join(page.content.decode().split())
 
 
-def test_it_says_what_came_after_the_state(operator: Client, job: Job, older: Savepoint, now: datetime) -> None:
+def test_the_page_shows_what_happened_after_the_snapshot(
+    operator: Client, job: Job, older: Savepoint, now: datetime
+) -> None:
     for minutes, key in ((5, "interval"), (4, "timeout"), (300, "mode")):
         ConfigurationChange.objects.create(
             job=job, at=now - timedelta(minutes=minutes), part="checkpointing", key=key, kind=ChangeKind.CHANGED
@@ -57,7 +59,7 @@ def test_it_says_what_came_after_the_state(operator: Client, job: Job, older: Sa
     assert "Changed settings</a>: interval, timeout." in page
 
 
-def test_of_the_newest_state_there_is_nothing_to_say(operator: Client, job: Job, now: datetime) -> None:
+def test_the_page_shows_no_events_after_the_newest_snapshot(operator: Client, job: Job, now: datetime) -> None:
     assert job.current_run is not None
     assert "Since then:" not in told(operator, job, make.make_savepoint(job.current_run, now))
 
@@ -97,7 +99,7 @@ def test_time_until_running_needs_three_successful_restarts(
 
 
 @pytest.mark.parametrize("name", ["job-restart", "job-stop", "job-cancel", "rule-kinds"])
-def test_name_of_a_job_does_not_turn_around_the_sentence(operator: Client, job: Job, name: str) -> None:
+def test_a_job_name_cannot_change_the_direction_of_the_heading(operator: Client, job: Job, name: str) -> None:
     Job.objects.filter(pk=job.pk).update(name="<i>\u202eseats")
     query = {"job": job.pk} if name == "rule-kinds" else {}
     page = operator.get(reverse(name, args=[] if query else [job.pk]), query).content.decode()
@@ -160,7 +162,7 @@ def rows_again(client: Client, job: Job, savepoint: Savepoint) -> str:
     return client.get(url, {"from": f"savepoint-{savepoint.pk}"}).content.decode()
 
 
-def test_rows_that_are_read_again_are_what_all_sources_read_a_second(
+def test_rows_to_read_again_are_estimated_from_the_rates_of_all_sources(
     viewer: Client, job: Job, older: Savepoint, httpserver: HTTPServer, now: datetime
 ) -> None:
     assert job.current_run is not None
@@ -185,7 +187,7 @@ NO_ROWS = [{"id": "a", "duration": 60_000, "metrics": {"read-records": 0, "write
         None,
     ],
 )
-def test_an_engine_that_does_not_know_leaves_it_out(
+def test_without_rates_of_the_engine_no_rows_are_estimated(
     viewer: Client, job: Job, older: Savepoint, httpserver: HTTPServer, answer: object
 ) -> None:
     assert job.current_run is not None

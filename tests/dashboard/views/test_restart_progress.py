@@ -31,7 +31,7 @@ def told(client: Client, job: Job, now: datetime, silent: list[dict[str, object]
     return " ".join(page.split())
 
 
-def test_which_storage_did_not_answer_and_how_long_it_was_waited_for(viewer: Client, job: Job, now: datetime) -> None:
+def test_unresponsive_storage_is_shown_with_the_time_waited(viewer: Client, job: Job, now: datetime) -> None:
     page = told(viewer, job, now, [WAITED])
     assert "<dt>Not searched</dt>" in page
     assert WAITED["place"] in page
@@ -39,12 +39,12 @@ def test_which_storage_did_not_answer_and_how_long_it_was_waited_for(viewer: Cli
     assert "Checkpoints there that Waymark never polled could not be found." in page
 
 
-def test_one_that_was_not_waited_for_says_why(viewer: Client, job: Job, now: datetime) -> None:
+def test_storage_that_was_skipped_is_shown_with_the_reason(viewer: Client, job: Job, now: datetime) -> None:
     page = told(viewer, job, now, [NOT_WAITED])
     assert "Waymark did not wait for this storage, because earlier requests got no response." in page
 
 
-def test_in_chinese(viewer: Client, job: Job, now: datetime) -> None:
+def test_unresponsive_storage_is_explained_in_chinese(viewer: Client, job: Job, now: datetime) -> None:
     viewer.post(reverse("set_language"), {"language": "zh-hans", "next": "/"})
     page = told(viewer, job, now, [WAITED, NOT_WAITED])
     assert "<dt>未搜索</dt>" in page
@@ -52,7 +52,7 @@ def test_in_chinese(viewer: Client, job: Job, now: datetime) -> None:
     assert "Waymark 没有等待此存储，因为此前的请求均无响应。" in page
 
 
-def test_the_directory_that_a_refused_start_left_is_named(viewer: Client, job: Job, now: datetime) -> None:
+def test_the_directory_left_by_a_refused_start_is_shown(viewer: Client, job: Job, now: datetime) -> None:
     attempt = make.make_attempt(job, now)
     for number, left in enumerate(("", "file:/cp/77aa", None)):
         RefusedStart.objects.create(
@@ -64,7 +64,7 @@ def test_the_directory_that_a_refused_start_left_is_named(viewer: Client, job: J
     assert "If WAYMARK_STATE_ROOTS contains its storage, Waymark looks for checkpoints there" in page
 
 
-def test_where_all_storage_answered_nothing_is_said(viewer: Client, job: Job, now: datetime) -> None:
+def test_no_storage_is_named_if_all_responded(viewer: Client, job: Job, now: datetime) -> None:
     assert "Not searched" not in told(viewer, job, now, [])
 
 

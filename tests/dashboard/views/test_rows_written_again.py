@@ -45,7 +45,7 @@ def test_a_savepoint_that_the_job_is_stopped_with_needs_no_warning(operator: Cli
 
 
 @pytest.mark.parametrize(("vertices", "said"), [(SINKS[2:], "No query writes a row twice."), (SINKS[:1], UNKNOWN)])
-def test_it_is_said_when_no_row_is_written_again_or_nobody_knows(
+def test_the_page_explains_if_no_rows_or_unknown_rows_are_written_again(
     operator: Client, job: Job, now: datetime, vertices: list[dict[str, object]], said: str
 ) -> None:
     Run.objects.update(vertices=vertices)
@@ -54,13 +54,13 @@ def test_it_is_said_when_no_row_is_written_again_or_nobody_knows(
     assert WARNING not in told
 
 
-def test_the_configuration_says_it_of_each_sink(viewer: Client, job: Job) -> None:
+def test_the_configuration_shows_for_each_sink_if_rows_are_written_again(viewer: Client, job: Job) -> None:
     told = page(viewer, "job-configuration", job)
     assert told.count("After a restore: receives the rows of batches after the restored snapshot a second time") == 1
     assert told.count("After a restore: removes the rows of batches after the restored snapshot") == 1
 
 
-def test_an_upgrade_from_an_older_state_says_it(operator: Client, job: Job) -> None:
+def test_an_upgrade_from_an_older_snapshot_shows_the_warning(operator: Client, job: Job) -> None:
     assert "these queries write the rows of later batches a second time:" in page(operator, "job-launch", job)
 
 
@@ -68,7 +68,7 @@ def test_an_upgrade_from_an_older_state_says_it(operator: Client, job: Job) -> N
     ("vertices", "outcome", "is_one_click"),
     [(SINKS, {}, False), (SINKS[2:], {}, True), (SINKS, {"saved": True, "state": "/sp/end", "savepoint": ""}, True)],
 )
-def test_another_run_that_writes_again_is_started_from_the_page_that_says_so(
+def test_a_run_that_writes_rows_again_needs_the_page_with_the_warning(
     operator: Client, job: Job, now: datetime, vertices: object, outcome: object, is_one_click: bool
 ) -> None:
     state = RunState.FINISHED if outcome else RunState.FAILED

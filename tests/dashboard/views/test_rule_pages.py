@@ -36,7 +36,7 @@ def job(now: datetime) -> Job:
     return job
 
 
-def test_a_rule_of_its_own_is_saved_audited_and_checked_at_once(operator: Client, job: Job, now: datetime) -> None:
+def test_a_rule_for_one_job_is_saved_audited_and_due_at_once(operator: Client, job: Job, now: datetime) -> None:
     channel = make.make_channel()
     address = reverse("rule-new", args=["failed_in_window"]) + f"?job={job.pk}"
     response = operator.post(address, GOOD | {"channels": [channel.pk]})
@@ -49,7 +49,7 @@ def test_a_rule_of_its_own_is_saved_audited_and_checked_at_once(operator: Client
     assert AuditEntry.objects.get(action="rule.change").actor == "olga"
 
 
-def test_a_rule_by_label_is_changed_and_judges_the_present_anew(operator: Client, job: Job) -> None:
+def test_a_changed_rule_is_evaluated_from_the_beginning(operator: Client, job: Job) -> None:
     operator.post(reverse("rule-new", args=["failed_in_window"]), WIDE)
     rule = AlertRule.objects.get(name="Payments")
     AlertRule.objects.filter(pk=rule.pk).update(evaluated_until={"1": "2026-11-21T12:00:00+00:00"})
@@ -85,7 +85,7 @@ def test_a_rule_by_label_is_changed_and_judges_the_present_anew(operator: Client
         ("no_completed_checkpoint", "threshold", "1 s", "from 10 s to 90 d"),
     ],
 )
-def test_a_bad_value_is_named_with_its_field_and_nothing_is_lost(
+def test_an_invalid_value_is_reported_at_its_field_and_the_form_keeps_its_input(
     operator: Client, kind: str, field: str, typed: str, told: str
 ) -> None:
     good = WIDE | {"days": "7", "lead_s": "1 d", "since": ""}
@@ -168,7 +168,7 @@ def test_the_backtest_of_several_jobs_replays_the_job_with_the_most_incidents(op
 
 
 @pytest.mark.parametrize("kind", kinds())
-def test_every_kind_has_a_form_that_saves_what_it_shows(operator: Client, job: Job, kind: str) -> None:
+def test_the_form_of_every_kind_saves_its_initial_values(operator: Client, job: Job, kind: str) -> None:
     address = reverse("rule-new", args=[kind])
     form = operator.get(address).context["form"]
     shown = {name: form[name].value() for name in form.fields if name != "job"}  # only a new rule offers one job
@@ -205,7 +205,7 @@ def test_the_backtest_counts_what_would_have_opened_and_suggests_a_threshold(ope
     assert len(told["figure"]["layout"]["shapes"]) == 1
 
 
-def test_the_backtest_counts_over_every_job_of_the_scope_or_says_how_far_it_came(
+def test_the_backtest_covers_every_job_of_the_scope_or_states_how_many(
     operator: Client, job: Job, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make.make_job(job.cluster, job.name + "-of-another-name")
@@ -226,7 +226,7 @@ def test_the_backtest_counts_over_every_job_of_the_scope_or_says_how_far_it_came
     assert "total of all 3 jobs" in operator.get(address, typed | {"patient": "yes"}).content.decode()
 
 
-def test_what_clusters_and_waymark_went_through_is_replayed_too(operator: Client, job: Job, now: datetime) -> None:
+def test_backtests_replay_outages_of_clusters_and_waymark(operator: Client, job: Job, now: datetime) -> None:
     Cluster.objects.update(created_at=now - timedelta(days=2))
     for kind in OutageKind:
         Outage.objects.create(
@@ -241,7 +241,7 @@ def test_what_clusters_and_waymark_went_through_is_replayed_too(operator: Client
         assert max(told["figure"]["data"][0]["y"]) == pytest.approx(3_600_000, abs=1)
 
 
-def test_the_sentence_follows_what_is_typed_and_says_what_is_not_right_yet(operator: Client, job: Job) -> None:
+def test_the_sentence_describes_the_typed_values_and_their_errors(operator: Client, job: Job) -> None:
     address = reverse("rule-sentence", args=["failed_in_window"])
     said = operator.get(address, GOOD | {"threshold": "7", "window_s": "10 min", "of_job": job.pk}).content.decode()
     assert "when 7 checkpoints failed within 10 min" in said
@@ -272,14 +272,14 @@ def test_the_pages_show_the_limit_that_a_rule_derives_for_the_job(operator: Clie
     )
 
 
-def test_to_override_begins_with_what_decides_now(operator: Client, job: Job) -> None:
+def test_an_override_starts_with_the_values_of_the_current_rule(operator: Client, job: Job) -> None:
     ensure_default_rules()
     AlertRule.objects.filter(kind="failed_in_window").update(threshold=17)
     page = operator.get(reverse("rule-new", args=["failed_in_window"]) + f"?job={job.pk}")
     assert page.context["form"]["threshold"].value() == 17
 
 
-def test_the_last_default_rule_stays_and_others_go(operator: Client, job: Job) -> None:
+def test_the_last_default_rule_of_a_kind_cannot_be_deleted_but_others_can(operator: Client, job: Job) -> None:
     ensure_default_rules()
     default, own = AlertRule.objects.get(kind="failed_in_window"), make.make_rule(job)
     assert (
@@ -291,7 +291,7 @@ def test_the_last_default_rule_stays_and_others_go(operator: Client, job: Job) -
     assert AuditEntry.objects.filter(action="rule.remove").exists()
 
 
-def test_who_may_only_look_changes_nothing(client: Client, viewer_user: User, job: Job) -> None:
+def test_a_viewer_cannot_change_rules(client: Client, viewer_user: User, job: Job) -> None:
     client.force_login(viewer_user)
     rule = make.make_rule(job)
     assert client.get(reverse("rule", args=[rule.pk])).status_code == 200
@@ -300,7 +300,7 @@ def test_who_may_only_look_changes_nothing(client: Client, viewer_user: User, jo
     assert client.get(reverse("rule-kinds")).status_code == 403
 
 
-def test_the_list_costs_as_many_queries_for_many_rules(
+def test_the_list_of_many_rules_needs_few_queries(
     operator: Client, now: datetime, django_assert_max_num_queries
 ) -> None:
     cluster = make.make_cluster(now)

@@ -104,7 +104,7 @@ def test_a_job_that_has_not_run_says_how_to_start_it(operator, rows):
     assert "No run yet" in page(operator, "job-runs", rows.job())
 
 
-def test_run_again_decides_a_run_from_the_final_savepoint(operator, ended):
+def test_run_again_starts_a_run_from_the_final_savepoint(operator, ended):
     assert reverse("job-run-again", args=[ended.pk]) in page(operator, "job", ended)
 
     answer = operator.post(reverse("job-run-again", args=[ended.pk]))

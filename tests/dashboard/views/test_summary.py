@@ -91,7 +91,7 @@ def test_percentiles_of_any_number_of_checkpoints_are_flinks(run: Run, now: date
     assert row.median == pytest.approx(flinks_percentile(durations, 0.5))
 
 
-def test_more_than_can_be_sorted_at_once_are_sampled_and_the_page_says_so(
+def test_too_many_checkpoints_are_sampled_and_the_page_states_the_ratio(
     viewer: Client, run: Run, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(summary, "SORTED", 100)
@@ -103,7 +103,7 @@ def test_more_than_can_be_sorted_at_once_are_sampled_and_the_page_says_so(
     assert page.context["summary"].of("p50", "end_to_end_duration") == pytest.approx(200, abs=6)
 
 
-def test_it_is_over_any_time_and_one_run_or_all(viewer: Client, run: Run, now: datetime) -> None:
+def test_the_summary_covers_a_time_range_and_one_run_or_all(viewer: Client, run: Run, now: datetime) -> None:
     make.make_checkpoints(run, now - timedelta(days=60), make.Shape(count=40))
     later = make.make_run(run.job, now)
     make.make_checkpoints(
@@ -131,7 +131,7 @@ def test_it_is_over_any_time_and_one_run_or_all(viewer: Client, run: Run, now: d
         ({"since": "2026-11-21T14:00", "until": "2026-11-21T13:00"}, "The end must be later than the start."),
     ],
 )
-def test_a_wrong_time_is_said_at_its_field_and_kept(
+def test_an_invalid_time_is_reported_and_the_field_keeps_it(
     viewer: Client, run: Run, now: datetime, asked: dict[str, str], said: str
 ) -> None:
     make.make_checkpoints(run, now, make.Shape(count=3))

@@ -164,7 +164,7 @@ class Send:
 
 @dataclass(frozen=True)
 class Do:
-    """Perform `step` elsewhere, then call `step_done` or `step_failed` of the coordinator."""
+    """Perform `step` outside the coordinator, then call its `step_done` or `step_failed`."""
 
     step: Step
 

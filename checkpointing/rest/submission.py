@@ -182,7 +182,7 @@ def follow(
         if waits.get("for") == Lacking.ENVIRONMENT.value:
             deadline = monotonic() + timeout_s  # the job manager has a separate limit for this
         said = (status, waits.get("for"), waits.get("step"))
-        if said != shown:  # a change of its position, or of pip's last line, is not shown
+        if said != shown:  # a change of the queue position, or of pip's last line, is not logged
             say(f"{status}: {launch_wait_text(waits)}" if waits else status)
             shown = said
         if status == "FINISHED" or (status == "RUNNING" and not until_finished):

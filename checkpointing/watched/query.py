@@ -204,7 +204,7 @@ def _position(batch: int, lines: Sequence[str]) -> Position:
     watermark, settings = found.get("batchWatermarkMs"), found.get("conf") or {}
     return Position(
         batch,
-        watermark if type(watermark) is int and watermark > 0 else None,  # 0: the query has none
+        watermark if type(watermark) is int and watermark > 0 else None,  # 0: the query has no watermark
         tuple("" if line == "-" else line for line in lines[2:]),
         {str(key): str(value) for key, value in settings.items()},
     )

@@ -79,7 +79,7 @@ def _is_over(request: HttpRequest, account: Account | None) -> bool:
     if account is not None and account.signed_out_at is not None and started < account.signed_out_at:
         return True
     if now - (_moment(request, _RENEWED) or started) > RENEW_EVERY:
-        request.session[_RENEWED] = now.isoformat()  # the change makes Django restart the idle time
+        request.session[_RENEWED] = now.isoformat()  # changing the session makes Django restart the idle time
     return False
 
 

@@ -108,7 +108,7 @@ def failure_bars(counted: Sequence[tuple[datetime, datetime, int]], shape: dict[
     shape["xaxis"] |= {"anchor": "y2"}
     shape["yaxis2"] = shape["yaxis"] | {"domain": [0, 0.2]} | ticks
     shape["yaxis"] |= {"domain": [0.28, 1]}
-    least = (span.end - span.start) / 300  # the least visible width
+    least = (span.end - span.start) / 300  # the least visible width of a flag
     return [
         go.Bar(
             meta={"role": "failed"},

@@ -218,7 +218,7 @@ class RunSummary:
     median: float | None
     p95: float | None
     longest: int | None
-    state_size: int | None  # of the newest completed checkpoint in the time range
+    state_size: int | None  # size of the newest completed checkpoint in the time range
     checkpointed: float | None  # average checkpointed size
 
 

@@ -22,7 +22,7 @@ from monitoring.models import Job
 WANTED = (0.5, 0.9, 0.95, 0.99)
 # A p95 from sketches lies between these percentiles of the checkpoints.
 P95_FROM, P95_TO = (round(100 * (0.95 + error), 1) for error in (-RANK_ERROR, RANK_ERROR))
-# The column of a checkpoint -> its name in roll-ups.
+# The figures of checkpoints by column, with their names in roll-ups.
 ROLLED = {column: figure for figure, column in FIGURES.items()}
 # A chart of more hours than these shows days.
 MOST_HOURS = 24 * 31

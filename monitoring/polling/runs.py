@@ -273,7 +273,7 @@ def _named(runs: Runs, observed: RunObservation, run: Run, now: datetime) -> Non
     if state == run.state and not _has_ended_again(run, observed):
         return
     revived = RunState(run.state).terminal
-    run.launch_wait = {}  # it belonged to the previous status
+    run.launch_wait = {}  # the reason for the wait belonged to the previous status
     runs.move(run, state, _why(state, observed, run, revived=revived), now)
     if RunState(state).terminal:
         run.ended_at, run.end_seen_at = observed.job.ended_at or now, now

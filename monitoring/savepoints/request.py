@@ -27,7 +27,7 @@ from monitoring.savepoints.preflight import NotNow, PreflightFacts, preflight
 
 # Flink's `execution.checkpointing.timeout` also limits savepoints. Its default is used if a run's value is not known.
 TIMEOUT = timedelta(minutes=10)
-# Additional time of a request: it waits for its turn, and a job that it stops has to end.
+# Additional time for a request: it may wait for its turn, and a stop also waits until the job has ended.
 MARGIN = timedelta(minutes=2)
 LONGEST = timedelta(days=1)
 # A schedule requests nothing if the last poll of the job is older than this or than three polls: after a long outage of

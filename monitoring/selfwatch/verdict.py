@@ -102,7 +102,7 @@ def _tasks(facts: Facts, limit: timedelta, *, watching: bool) -> Iterator[Findin
             continue
         tick = stored.ticks.get(task) if stored else None
         if tick is None and not watching:
-            continue  # its first interval is not over
+            continue  # the first interval of the task is not over
         name = TaskName[task.upper()]()
         if tick is None or tick.ended_at is None:
             what = HealthReason.TASK_NEVER_ENDED(task=name)

@@ -239,7 +239,7 @@ def _by_id(kind: ArchivedKind, model: type[M], pk: int) -> M | None:
             if found := _models(_read(file, pc.field("id") == pk), model):
                 return found[0]
         except parquet.Damaged as why:
-            damaged = why  # another file may have the row
+            damaged = why  # another file may contain the row
     if damaged is not None:
         raise damaged
     return None

@@ -170,7 +170,7 @@ class CheckpointChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNo
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         begins, until = start["done"], end.get("until", end["done"])
         if until < begins or start.get("program") != PROGRAM:
-            return []  # the next batch begins to read everything again, see latestOffset
+            return []  # the next batch reads everything from the beginning, see latestOffset
         with connected(self._dsn_file) as connection:
             touched = self._touched(connection, begins, until).after(start).until(end)
         return list(_shares(touched, self._share, begins))

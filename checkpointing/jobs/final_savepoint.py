@@ -82,9 +82,8 @@ class FinalSavepoint:
 
         Args:
             record: the record of the job's last attempt.
-            former: that attempt, or None if its driver is gone. If the savepoint is complete, such an attempt is
-                returned
-                as FINISHED.
+            former: that attempt, or None if its driver is gone. Without a driver, an attempt with a complete savepoint
+                is returned as FINISHED.
         """
         savepoint = await self._completed_before(record)
         if savepoint is None:

@@ -144,7 +144,7 @@ def import_checkpoints(
 
 
 def newest_batches(client: JobManagerClient, checkpoints: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each checkpoint location about its last batch, with its start by the old driver's clock."""
+    """Yield a sentence for each location about its newest batch, and its start by the clock of the old driver."""
     for found in client.post("/savepoints/import/validate", {"checkpoints": dict(checkpoints)})["checkpoints"]:
         if found["valid"]:
             began = found["batchTimestamp"]

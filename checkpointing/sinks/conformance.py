@@ -67,7 +67,7 @@ class PlayedJob:
         return self.next_attempt()
 
     def number_of(self, ordinal: int) -> int:
-        """Return the number of a batch of the current timeline. `ordinal` counts without new numbers."""
+        """Return the number of the batch at `ordinal`, which is the batch's number if no numbers had been skipped."""
         return ordinal + self.passed_over
 
     def next_attempt(self) -> SinkContext:

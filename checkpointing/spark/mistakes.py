@@ -82,7 +82,7 @@ def _has_siblings(spark: Any, location: str) -> bool:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Return whether `error` comes from an unavailable server, file system, or memory."""
+    """Return whether a retry may help: a server or file system is unavailable, or memory is short."""
     return any(
         isinstance(each, OSError | MemoryError | Py4JError)
         or any(_SERVER_IS_AWAY.search(kind.__name__) for kind in type(each).__mro__)

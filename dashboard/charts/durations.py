@@ -124,7 +124,7 @@ def _tooltip(point: CheckpointPoint) -> str:
 def delays_figure(
     points: Sequence[CheckpointPoint], starts: Sequence[RunStart], span: Span, gaps: Sequence[Gap] = ()
 ) -> dict[str, Any]:
-    """Return a line of the longest start delay in each checkpoint, which shows back-pressure first."""
+    """Return a line of the longest start delay in each checkpoint. Back-pressure increases this delay first."""
     return _longest(points, starts, span, gaps, ("start", "start_delay_max", _("start delay")))
 
 

@@ -401,9 +401,9 @@ class _RunReader:
 def _without_details(
     entry: CheckpointStats | None, operators: Mapping[str, OperatorSubtasks]
 ) -> CheckpointReading | None:
-    """Return the reading from the checkpoint's entry in the list, which equals its details, and its operators.
+    """Combine the checkpoint's entry in the list with its operators, which saves a request for the details.
 
-    Return None if operators are missing, so that the details must be read.
+    Return None if operators are missing: then the details must be read.
     """
     tasks = {vertex: read.totals for vertex, read in operators.items()}
     if entry is None or not tasks or sum(totals.num_subtasks for totals in tasks.values()) != entry.totals.num_subtasks:

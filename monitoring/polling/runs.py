@@ -94,7 +94,7 @@ def job_name(name: str) -> str:
 
 
 def load(cluster: Cluster, observation: ClusterObservation) -> Runs:
-    """Return the stored runs with something to store: news, or that the engine did not list them."""
+    """Return the stored runs that changed: the engine reported news about them, or did not list them."""
     found = Runs([])
     ids = [*observation.runs, *observation.missing]
     if not ids:

@@ -42,9 +42,9 @@ WHERE r.id = ANY(%(runs)s) AND e.action = 'job.cancel' AND e.details ->> 'engine
 
 
 def without_ordered_aborts(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return the rows whose checkpoint was not aborted on an order, without their last column.
+    """Leave out checkpoints that a requested restart, stop or cancellation aborted.
 
-    A row is (job, at, 1 if the checkpoint failed, number, row, message, run).
+    Return the other rows without their last column. A row is (job, at, 1 if the checkpoint failed, number, row, message, run).
     """
     orders = _orders_of({row[-1] for row in rows if _was_aborted(row)})
     return [

@@ -67,7 +67,7 @@ def _watch(span: Span) -> None:
 
 
 def _written(span: Span, pieces: Sequence[Piece]) -> set[Month]:
-    """Return the months that have their files. Mark other files of the span for deletion."""
+    """Return the months whose files have all of their rows. Mark other files of the span for deletion."""
     touches = PartitionTouch.objects.filter(partition__in=span.partitions.values())
     touched = {touch.pk: touch.moment.date().replace(day=1) for touch in touches}
     rows, fit = _rows_by_month(span), set[Month]()

@@ -49,7 +49,9 @@ def test_a_row_that_changes_between_the_two_readings_is_noticed(run: Run, mover:
 
     with monkeypatch.context() as patched:
         patched.setattr(moving, "_described", and_change)
-        with pytest.raises(moving.MoveFailed, match="12 rows were written, but the table now has 12 rows or other values"):
+        with pytest.raises(
+            moving.MoveFailed, match="12 rows were written, but the table now has 12 rows or other values"
+        ):
             moved(mover)
     assert set(ArchivedFile.objects.values_list("state", flat=True)) == {ArchivedState.GOING}
     before = everything()

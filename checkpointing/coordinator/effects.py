@@ -62,7 +62,10 @@ class Added:
 
 @dataclass(frozen=True)
 class AddCheckpoint:
-    """Add the checkpoint to the store. The result is Added. `uncertain`: IDs of earlier checkpoints that may or may not be in the store."""
+    """Add the checkpoint to the store. The result is Added.
+
+    `uncertain`: IDs of earlier checkpoints that may or may not be in the store.
+    """
 
     checkpoint: CompletedCheckpoint
     uncertain: tuple[int, ...]

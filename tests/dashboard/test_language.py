@@ -41,10 +41,10 @@ def test_catalog_is_complete_and_compiled() -> None:
     assert [key for key, value in entries.items() if not value] == []
     with (CATALOG / "django.mo").open("rb") as compiled:
         catalog = gettext.GNUTranslations(compiled)
-    assert [key for key, value in entries.items() if value not in _told(catalog, *key)] == []
+    assert [key for key, value in entries.items() if value not in _translations(catalog, *key)] == []
 
 
-def _told(catalog: gettext.GNUTranslations, context: str, key: str) -> tuple[str, ...]:
+def _translations(catalog: gettext.GNUTranslations, context: str, key: str) -> tuple[str, ...]:
     return (catalog.pgettext(context, key),) if context else (catalog.gettext(key), catalog.ngettext(key, key, 2))
 
 

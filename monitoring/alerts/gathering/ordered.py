@@ -44,7 +44,7 @@ WHERE r.id = ANY(%(runs)s) AND e.action = 'job.cancel' AND e.details ->> 'engine
 def without_ordered_aborts(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Leave out checkpoints that a requested restart, stop or cancellation aborted.
 
-    Return the other rows without their last column. A row is (job, at, 1 if the checkpoint failed, number, row, message, run).
+    A row is (job, at, 1 if the checkpoint failed, number, row, message, run). Return the other rows without their run.
     """
     orders = _orders_of({row[-1] for row in rows if _was_aborted(row)})
     return [

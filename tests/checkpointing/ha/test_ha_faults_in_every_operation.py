@@ -262,7 +262,7 @@ def check_counter(manager, _counter, outcome):
     assert ZooKeeperCheckpointIDCounter(manager.observer, COUNTER).get_and_increment() >= 2 + (outcome.error is None)
 
 
-def check_counter_gone(manager, _counter, outcome):
+def check_counter_is_deleted(manager, _counter, outcome):
     if outcome.error is None:
         assert manager.observer.find(COUNTER) is None
 
@@ -390,7 +390,7 @@ OPERATIONS = [
         "end the counter",
         prepared_counter,
         lambda counter: counter.shutdown(JobStatus.FINISHED),
-        check_counter_gone,
+        check_counter_is_deleted,
     ),
     Operation("put a graph", lambda s: s.graphs(), lambda graphs: graphs.put(GRAPH), check_put),
     Operation(

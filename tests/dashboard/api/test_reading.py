@@ -123,7 +123,7 @@ def test_audit_log_is_filtered_by_actor_action_and_time(api: Caller, now: dateti
 
 @pytest.mark.parametrize("path", ["/jobs", "/clusters", "/savepoints", "/incidents", "/rules"])
 def test_a_list_needs_as_many_queries_for_many_rows_as_for_few(api: Caller, now: datetime, path: str) -> None:
-    def costs() -> int:
+    def queries_needed() -> int:
         with CaptureQueriesContext(
             connection,
         ) as asked:
@@ -132,9 +132,9 @@ def test_a_list_needs_as_many_queries_for_many_rows_as_for_few(api: Caller, now:
 
     api.get("/me")  # the first use of the token stores a row, later ones within a minute do not
     add(now, "few", 2)
-    few = costs()
+    few = queries_needed()
     add(now, "many", 12)
-    assert costs() == few
+    assert queries_needed() == few
 
 
 def add(now: datetime, name: str, count: int) -> None:

@@ -204,7 +204,7 @@ def test_lists_need_as_many_queries_for_many_rows_as_for_few(
     job = make.make_job(make.make_cluster(now))
     incident = make.make_incident(make.make_rule(job), now)
 
-    def cost(count: int) -> int:
+    def queries_needed(count: int) -> int:
         for number in range(count):
             channel = make.make_channel(f"{count}-{number}", ChannelKind.WEBHOOK)
             make.make_delivery(incident, channel, now)
@@ -212,8 +212,8 @@ def test_lists_need_as_many_queries_for_many_rows_as_for_few(
             assert viewer.get(reverse(page)).status_code == 200
         return len(queries)
 
-    cost(1)  # the first request has additional queries for the session
-    assert cost(2) == cost(20)
+    queries_needed(1)  # the first request has additional queries for the session
+    assert queries_needed(2) == queries_needed(20)
 
 
 PLAN = {"scope": "job", "job": "flights", "lasts": "2 h", "reason": "the disk is replaced"}

@@ -395,19 +395,19 @@ def test_an_incident_of_an_older_version_keeps_its_text_in_every_language(viewer
 def test_list_and_page_need_as_many_queries_for_many_incidents_as_for_few(viewer: Client, fail: Any, dies: Any) -> None:
     make.make_channel()
 
-    def cost(page: str, *args: object) -> int:
+    def queries_needed(page: str, *args: object) -> int:
         with CaptureQueriesContext(connection) as queries:
             assert viewer.get(reverse(page, args=args)).status_code == 200
         return len(queries)
 
     fail("a", "b")
-    few = cost("incidents"), cost("incidents")
+    few = queries_needed("incidents"), queries_needed("incidents")
     fail(*(f"job-{n}" for n in range(30)))
-    assert cost("incidents") == few[1]
+    assert queries_needed("incidents") == few[1]
     parent = dies()
-    some = cost("incident", parent.pk)
+    some = queries_needed("incident", parent.pk)
     fail(*(f"more-{n}" for n in range(30)))
-    assert cost("incident", parent.pk) == some
+    assert queries_needed("incident", parent.pk) == some
 
 
 def test_pages_with_many_alerts_open(viewer: Client, now: datetime) -> None:

@@ -41,7 +41,7 @@ def older(job: Job, now: datetime) -> Savepoint:
     return make.make_savepoint(job.runs.get(number=1), now - timedelta(minutes=100))
 
 
-def told(client: Client, job: Job, savepoint: Savepoint) -> str:
+def page_of(client: Client, job: Job, savepoint: Savepoint) -> str:
     page = client.get(reverse("job-restart", args=[job.pk]), {"from": f"savepoint-{savepoint.pk}"})
     return " ".join(page.content.decode().split())
 
@@ -53,7 +53,7 @@ def test_the_page_shows_what_happened_after_the_snapshot(
         ConfigurationChange.objects.create(
             job=job, at=now - timedelta(minutes=minutes), part="checkpointing", key=key, kind=ChangeKind.CHANGED
         )
-    page = told(operator, job, older)
+    page = page_of(operator, job, older)
     assert "6 checkpoints completed, 2 failed, 1 run started" in page
     assert "version 1</a> of the program. The new run uses a different program, parallelism." in page
     assert "Changed settings</a>: interval, timeout." in page
@@ -61,7 +61,7 @@ def test_the_page_shows_what_happened_after_the_snapshot(
 
 def test_the_page_shows_no_events_after_the_newest_snapshot(operator: Client, job: Job, now: datetime) -> None:
     assert job.current_run is not None
-    assert "Since then:" not in told(operator, job, make.make_savepoint(job.current_run, now))
+    assert "Since then:" not in page_of(operator, job, make.make_savepoint(job.current_run, now))
 
 
 def restarted(job: Job, now: datetime, *seconds: int, **fields: Any) -> None:
@@ -79,7 +79,7 @@ def test_time_until_running_is_the_median_of_the_last_ten_restarts(
     text = (
         "<b>RUNNING in about 29 s:</b> the median of the last 10 successful restarts of this job (20 s to 1 min 30 s)."
     )
-    assert text in told(operator, job, older)
+    assert text in page_of(operator, job, older)
     # The page that first stops the job with a savepoint shows it, too.
     assert text in " ".join(operator.get(reverse("job-restart", args=[job.pk])).content.decode().split())
 
@@ -93,9 +93,9 @@ def test_time_until_running_needs_three_successful_restarts(
     other = make.make_job(job.cluster, "other")
     make.make_run(other, now)
     restarted(other, now, 24)
-    assert "RUNNING in about" not in told(operator, job, older)
+    assert "RUNNING in about" not in page_of(operator, job, older)
     restarted(job, now, 24)
-    assert "<b>RUNNING in about 22 s:</b> the median of the last 3 successful restarts" in told(operator, job, older)
+    assert "<b>RUNNING in about 22 s:</b> the median of the last 3 successful restarts" in page_of(operator, job, older)
 
 
 @pytest.mark.parametrize("name", ["job-restart", "job-stop", "job-cancel", "rule-kinds"])

@@ -213,7 +213,7 @@ def test_a_wrong_answer_affects_only_its_object(
         tick()
 
         cluster.refresh_from_db()
-        _assert_said(cluster, wrong, caplog)
+        _assert_poll_is_explained(cluster, wrong, caplog)
         if cluster.reachable:
             _assert_whole(rows_of(well))
         engine.serve(answers)
@@ -222,12 +222,12 @@ def test_a_wrong_answer_affects_only_its_object(
         cluster.refresh_from_db()
         assert (cluster.reachable, cluster.last_error) == (True, "")
         _assert_whole(rows_of(well))
-        _assert_as_told(rows_of(sick), rows_of(well), wrong)
+        _assert_same_rows(rows_of(sick), rows_of(well), wrong)
 
     check()
 
 
-def _assert_said(cluster: Cluster, wrong: Wrong, caplog: pytest.LogCaptureFixture) -> None:
+def _assert_poll_is_explained(cluster: Cluster, wrong: Wrong, caplog: pytest.LogCaptureFixture) -> None:
     """Assert that the poll did not crash. Only an answer that all jobs need may make the cluster unreachable."""
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
     if not cluster.reachable:
@@ -241,7 +241,7 @@ def _assert_whole(rows: dict[str, Any]) -> None:
     assert all(row["final"] for row in rows["checkpoints"].values())
 
 
-def _assert_as_told(sick: dict[str, Any], well: dict[str, Any], wrong: Wrong) -> None:
+def _assert_same_rows(sick: dict[str, Any], well: dict[str, Any], wrong: Wrong) -> None:
     """Assert that the rows of both jobs agree, except for values from the wrong answer and missing values."""
     assert sick["checkpoints"].keys() >= well["checkpoints"].keys()
     for table in ("checkpoints", "operators"):

@@ -81,7 +81,7 @@ class FireMachine(RuleBasedStateMachine):
     def something_happens_between_two_steps(self, dies: bool, seconds: float, point: int, deed: str) -> None:
         if dies:
             self.cycle(True, 1)
-        self.seen[f"{deed} between two steps"] += self.world.struck(point, self._deed(deed), seconds)
+        self.seen[f"{deed} between two steps"] += self.world.struck(point, self._action(deed), seconds)
 
     @rule(dies=DIES, seconds=WAITS, lost=CALLS, cut=CALLS, refused=CALLS, refusal=REFUSALS)
     def answers_are_lost(
@@ -336,7 +336,7 @@ class FireMachine(RuleBasedStateMachine):
         attempt = self.world.open_attempt()
         return attempt is not None and attempt.launch_sent_at is not None
 
-    def _deed(self, name: str) -> Callable[[], None]:
+    def _action(self, name: str) -> Callable[[], None]:
         deeds: dict[str, Callable[[], Any]] = {
             "overtaken": self.world.overtaken,
             "second_worker": self.world.cycle,

@@ -134,14 +134,14 @@ def test_a_kill_before_any_step_counts_late_rows_exactly_once(
     assert told[-1][0] == "ended 0", done.stderr
     seen = {step.split(": ")[-1].split()[0] for step, *_ in told}
     assert seen >= {"look", "write", "count", "replace", "manifest", "forget"}
-    assert {counted for *_, counted in told} == {_told(before), _told(figures(prompt))}
+    assert {counted for *_, counted in told} == {_count_text(before), _count_text(figures(prompt))}
     assert {rows for _, rows, _ in told} == {told[0][1]}
     assert figures(late_one) == figures(prompt)
     known = {each.path for each in ArchivedFile.objects.filter(state=ArchivedState.LIVE)}
     assert {str(each.relative_to(archive)) for each in archive.rglob("*.parquet")} == known
 
 
-def _told(rollups: list[dict[str, Any]]) -> str:
+def _count_text(rollups: list[dict[str, Any]]) -> str:
     return str(sum(row["completed"] + row["failed"] for row in rollups))
 
 

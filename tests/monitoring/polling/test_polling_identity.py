@@ -14,13 +14,13 @@ ANOTHER = MANAGER | {"high-availability.cluster-id": "/other", "web.tmpdir": f"/
 PATH = "/jobmanager/config"
 
 
-def says(engine: FakeEngine, config: dict[str, str]) -> None:
+def set_configuration(engine: FakeEngine, config: dict[str, str]) -> None:
     engine.instead[PATH] = [{"key": key, "value": value} for key, value in config.items()]
 
 
 @pytest.fixture
 def watched(engine: FakeEngine, cluster: Cluster, poll: Workers) -> Run:
-    says(engine, MANAGER)
+    set_configuration(engine, MANAGER)
     engine.job()
     poll()
     return Run.objects.get()
@@ -40,7 +40,7 @@ def test_another_cluster_at_the_address_neither_loses_nor_adds_jobs(
     watched: Run, engine: FakeEngine, cluster: Cluster, poll: Workers
 ) -> None:
     job = engine.jobs.pop()
-    says(engine, ANOTHER)
+    set_configuration(engine, ANOTHER)
     engine.job(name="a job of another cluster")
     said = " ".join(poll() for _ in range(12))
     watched.refresh_from_db()
@@ -53,7 +53,7 @@ def test_another_cluster_at_the_address_neither_loses_nor_adds_jobs(
     assert cluster.stranger["names"]["cluster-id"] == "/other"
     assert [(each.kind, each.ended_at) for each in Outage.objects.all()] == [(OutageKind.ANOTHER_CLUSTER, None)]
 
-    says(engine, MANAGER)
+    set_configuration(engine, MANAGER)
     engine.jobs[:] = [job]
     poll()
     cluster.refresh_from_db()
@@ -68,7 +68,7 @@ def test_an_outage_that_turns_out_to_be_another_cluster_is_distinguished(
     poll()
     del engine.instead["/jobs/overview"]
     engine.jobs.clear()
-    says(engine, ANOTHER)
+    set_configuration(engine, ANOTHER)
     said = " ".join(poll() for _ in range(3))
     kinds = [(each.kind, each.ended_at is None) for each in Outage.objects.order_by("began_at")]
     assert kinds == [(OutageKind.NO_ANSWER, False), (OutageKind.ANOTHER_CLUSTER, True)]
@@ -79,7 +79,7 @@ def test_a_person_confirms_that_it_was_rebuilt(
     watched: Run, engine: FakeEngine, cluster: Cluster, poll: Workers
 ) -> None:
     engine.jobs.clear()
-    says(engine, ANOTHER)
+    set_configuration(engine, ANOTHER)
     poll()
     cluster.refresh_from_db()
     assert cluster.stranger is not None
@@ -95,7 +95,7 @@ def test_a_person_confirms_that_it_was_rebuilt(
 def test_a_restarted_job_manager_is_no_stranger(
     watched: Run, engine: FakeEngine, cluster: Cluster, poll: Workers
 ) -> None:
-    says(engine, MANAGER | {"web.tmpdir": f"/tmp/flink-web-{'1' * 36}"})
+    set_configuration(engine, MANAGER | {"web.tmpdir": f"/tmp/flink-web-{'1' * 36}"})
     engine.job(name="new")
     poll()
     cluster.refresh_from_db()

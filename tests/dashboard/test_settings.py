@@ -102,5 +102,5 @@ def test_var_that_is_not_a_directory_is_reported(tmp_path: Path, command: str) -
 
     done = manage(command, WAYMARK_VAR=str(var))
 
-    said = done.stdout + done.stderr
-    assert (done.returncode, str(var) in said, "directory" in said, "Traceback" in said) == (1, True, True, False)
+    output = done.stdout + done.stderr
+    assert (done.returncode, str(var) in output, "directory" in output, "Traceback" in output) == (1, True, True, False)

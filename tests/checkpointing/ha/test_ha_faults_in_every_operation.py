@@ -542,8 +542,8 @@ def run_broken_election(new_manager, request, point, loss):
         manager.proxy.break_at(FAR, Point.BEFORE_THE_REQUEST, Loss.CONNECTION)  # no break during the next checks
         until(lambda: elected.is_found_with(manager.observer) and owns_all_there_is(manager))
         assert len(set(elected.terms)) == len(elected.terms), "each term has a session id of its own"
-        told = ["granted", "revoked"] * len(elected.terms)
-        assert elected.events == told[: len(elected.events)]
+        result = ["granted", "revoked"] * len(elected.terms)
+        assert elected.events == result[: len(elected.events)]
         elected.election.close()
         assert manager.observer.children(LATCH) == []
         assert manager.observer.find(CONNECTION_INFO) is None

@@ -79,14 +79,14 @@ async def continues_from_the_checkpoint(cluster: Cluster, job_id: str) -> list[s
 async def test_a_torn_file_is_reported_and_the_checkpoint_is_used(cluster: Cluster) -> None:
     job_id, location = await ran_on_another_machine(cluster, SHARED)
     (location / "commits" / "9").write_text("v1\n{")
-    told = await continues_from_the_checkpoint(cluster, job_id)
-    assert any("cannot be used: query 'wordcount': commits/9" in exception for exception in told)
+    result = await continues_from_the_checkpoint(cluster, job_id)
+    assert any("cannot be used: query 'wordcount': commits/9" in exception for exception in result)
 
 
 async def test_storage_that_is_not_declared_as_shared_uses_the_checkpoint(cluster: Cluster) -> None:
     job_id, _ = await ran_on_another_machine(cluster, RESTART)
-    told = await continues_from_the_checkpoint(cluster, job_id)
-    assert not any("LocalStateUnusable" in exception for exception in told)
+    result = await continues_from_the_checkpoint(cluster, job_id)
+    assert not any("LocalStateUnusable" in exception for exception in result)
 
 
 async def test_local_recovery_waits_for_the_other_machines_claim(

@@ -147,8 +147,8 @@ async def test_damaged_local_state_is_reported_and_a_checkpoint_is_used(manager:
     second = await manager.driver(2)
     assert second.spec.restore is not None
     assert second.spec.restore.checkpoint_id == newest
-    told = (await exceptions(manager, job_id))[0]
-    assert told.startswith(
+    result = (await exceptions(manager, job_id))[0]
+    assert result.startswith(
         "LocalStateUnusable: The local state of attempt 1 cannot be used: query 'wordcount': commits/9"
     )
 

@@ -316,8 +316,8 @@ async def test_unavailable_storage_is_awaited_without_limit(cluster: Cluster, re
     async with cluster.job_manager() as second:
         await leads(second)
         await eventually(lambda: reads.failed > MANY)
-        said = [entry for entry in await exceptions(second, job_id) if entry["exceptionName"] == "StorageUnreachable"]
-        assert len(said) == 1, "an outage is said once"
+        text = [entry for entry in await exceptions(second, job_id) if entry["exceptionName"] == "StorageUnreachable"]
+        assert len(text) == 1, "an outage is said once"
         reads.away = False
 
         await second.until(job_id, "RUNNING")

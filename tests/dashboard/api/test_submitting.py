@@ -120,7 +120,7 @@ def test_submission_without_state_validates_no_snapshot(
 
 
 @pytest.mark.parametrize(
-    ("changed", "field", "told"),
+    ("changed", "field", "expected"),
     [
         ({"checkpoints": {}}, "checkpoints", "Enter a location."),
         ({"checkpoints": {"a": "orders"}}, "checkpoints", "'orders' is neither an absolute path"),
@@ -132,13 +132,13 @@ def test_submission_without_state_validates_no_snapshot(
     ],
 )
 def test_submission_errors_name_their_fields(
-    admin_api: Caller, cluster: Cluster, changed: dict[str, Any], field: str, told: str
+    admin_api: Caller, cluster: Cluster, changed: dict[str, Any], field: str, expected: str
 ) -> None:
     answer = admin_api.post(f"/clusters/{cluster.pk}/jobs", CHECKPOINT | changed)
     assert answer.status_code == 422
     [wrong] = answer.json()["error"]["fields"]
     assert wrong["field"] == field
-    assert told in wrong["message"]
+    assert expected in wrong["message"]
     assert not RestartAttempt.objects.exists()
 
 

@@ -88,18 +88,18 @@ def test_the_axis_covers_the_requested_range(
     viewer: Client, run: Run, now: datetime, name: str, chosen: str, hours: int
 ) -> None:
     make.make_operators(make.make_checkpoints(run, now, make.Shape(count=30)))
-    told = viewer.get(reverse("job-chart", args=[run.job_id, name]), {"range": chosen}).json()
-    begin, end = map(datetime.fromisoformat, told["figure"]["layout"]["xaxis"]["range"])
+    body = viewer.get(reverse("job-chart", args=[run.job_id, name]), {"range": chosen}).json()
+    begin, end = map(datetime.fromisoformat, body["figure"]["layout"]["xaxis"]["range"])
     assert (end - begin) / timedelta(hours=hours) == pytest.approx(81 / 80)
-    assert ("The history begins on" in told["note"]) == (name != "alignment")
+    assert ("The history begins on" in body["note"]) == (name != "alignment")
 
 
 def test_range_all_begins_with_the_history(viewer: Client, run: Run, now: datetime) -> None:
     make.make_checkpoints(run, now, make.Shape(count=30))
-    told = viewer.get(reverse("job-chart", args=[run.job_id, "durations"]), {"range": "all"}).json()
-    begin, end = map(datetime.fromisoformat, told["figure"]["layout"]["xaxis"]["range"])
+    body = viewer.get(reverse("job-chart", args=[run.job_id, "durations"]), {"range": "all"}).json()
+    begin, end = map(datetime.fromisoformat, body["figure"]["layout"]["xaxis"]["range"])
     assert end - begin < timedelta(minutes=10)
-    assert "The history begins" not in told["note"]
+    assert "The history begins" not in body["note"]
 
 
 def test_phases_of_a_checkpoint_are_those_of_its_slowest_subtask(run: Run, now: datetime) -> None:
@@ -249,16 +249,16 @@ def test_every_restart_by_the_engine_is_marked_not_only_the_last(run: Run, now: 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_chart_reports_that_a_job_has_no_checkpoint(viewer: Client, run: Run, name: str) -> None:
-    told = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
-    assert told["empty"]
+    body = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
+    assert body["empty"]
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_charts_of_failed_checkpoints_have_only_durations(viewer: Client, run: Run, now: datetime, name: str) -> None:
     make.make_checkpoints(run, now, make.Shape(count=3, failed=frozenset({0, 1, 2})))
     Checkpoint.objects.update(start_delay_max=None, alignment_max=None)
-    told = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
-    assert told["empty"] == (name not in ("durations", "lanes"))
+    body = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
+    assert body["empty"] == (name not in ("durations", "lanes"))
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -267,14 +267,14 @@ def test_chart_texts_are_in_the_readers_language(viewer: Client, run: Run, now: 
     Checkpoint.objects.update(processed_data=1000, persisted_data=10)
     make.make_run(run.job, now, age=timedelta(seconds=15), restored_checkpoint_id=42, restored_is_savepoint=True)
     viewer.cookies["django_language"] = "zh-hans"
-    told = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
-    figure = told["figure"]
+    body = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
+    figure = body["figure"]
     hovers = [trace.get("hovertext") or trace.get("text") or [] for trace in figure["data"]]
-    said = [told["note"], *(label["text"] for label in figure["layout"].get("annotations", [])), *_texts(hovers)]
-    assert any("检查点" in text or "子任务" in text for text in said)
+    output = [body["note"], *(label["text"] for label in figure["layout"].get("annotations", [])), *_texts(hovers)]
+    assert any("检查点" in text or "子任务" in text for text in output)
     english = re.compile(r"\b(?!UTC\b|[KMG]B\b)[A-Za-z]{3,}\b")
     vertices = "|".join(f"{re.escape(name[:28])}[^<]*" for name, _ in make.VERTICES)
-    assert [text for text in said if english.search(re.sub(f"{vertices}|<br>|{now:%b} ", "", text))] == []
+    assert [text for text in output if english.search(re.sub(f"{vertices}|<br>|{now:%b} ", "", text))] == []
 
 
 def _texts(found: Any) -> Iterator[str]:
@@ -302,12 +302,12 @@ def test_every_chart_works_with_one_point_and_with_many(viewer: Client, run: Run
     Checkpoint.objects.update(processed_data=1000, persisted_data=10)
     for name in FIGURES:
         answer = viewer.get(reverse("job-chart", args=[run.job_id, name]), {"range": "all"})
-        told = answer.json()
-        assert not told["empty"], name
-        assert max(len(trace["x"]) for trace in told["figure"]["data"]) <= POINTS + 1, name
+        body = answer.json()
+        assert not body["empty"], name
+        assert max(len(trace["x"]) for trace in body["figure"]["data"]) <= POINTS + 1, name
         assert len(answer.content) < 400_000, name
         if name != "alignment":
-            assert ("(10,000 total)" in told["note"]) == (count == 10_000), name
+            assert ("(10,000 total)" in body["note"]) == (count == 10_000), name
 
 
 @pytest.mark.parametrize("name", CHARTS)
@@ -327,8 +327,8 @@ def test_each_point_has_the_key_of_its_checkpoint(viewer: Client, run: Run, now:
     made = make.make_checkpoints(run, now, shape)
     make.make_operators(made)
     Checkpoint.objects.update(processed_data=1000, persisted_data=10)
-    told = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
-    keys = {key for trace in told["figure"]["data"] for key in _numbers(trace.get("customdata", []))}
+    body = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
+    keys = {key for trace in body["figure"]["data"] for key in _numbers(trace.get("customdata", []))}
     failed = {each.pk for each in made if each.status == "FAILED"}
     assert keys | failed == {each.pk for each in made}
     assert failed <= keys or name not in ("durations", "lanes")
@@ -349,16 +349,16 @@ def test_gap_is_a_band_between_its_neighbouring_checkpoints(viewer: Client, run:
     (gap,) = read_gaps(run.job, span_of(run.job, "1h", now))
     assert (gap.start, gap.end) == (made[18].triggered_at, made[29].triggered_at)
     for name in ("durations", "sizes", "alignments", "delays", "moved", "lanes"):
-        told = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
-        assert [shape["name"] for shape in told["figure"]["layout"]["shapes"]] == ["gap"]
-        assert "the engine dropped" in told["note"]
+        body = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
+        assert [shape["name"] for shape in body["figure"]["layout"]["shapes"]] == ["gap"]
+        assert "the engine dropped" in body["note"]
 
 
 def test_a_chart_has_every_checkpoint_of_the_requested_range(viewer: Client, run: Run, now: datetime) -> None:
     make.make_checkpoints(run, now, make.Shape(count=60))
     ends = {"since": (now - timedelta(seconds=305)).isoformat(), "until": (now - timedelta(seconds=95)).isoformat()}
-    told = viewer.get(reverse("job-chart", args=[run.job_id, "delays"]), ends).json()
-    assert len(told["figure"]["data"][0]["x"]) == 21
+    body = viewer.get(reverse("job-chart", args=[run.job_id, "delays"]), ends).json()
+    assert len(body["figure"]["data"][0]["x"]) == 21
 
 
 def test_charts_have_times_in_the_readers_zone(viewer: Client, run: Run, now: datetime) -> None:

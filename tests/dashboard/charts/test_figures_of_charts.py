@@ -92,8 +92,8 @@ def rolled_points(longest: Sequence[int], failed: Sequence[int]) -> list[RolledP
         start = NOW - day * (len(longest) - number)
         counts = {"completed": 100, "failed": failures}
         quantiles = {0.5: 50.0, 0.95: 100.0}
-        told = Told(start, start + day, counts, 100, 5_000, 10, maximum, quantiles)
-        found.append(RolledPoint(start, start + day, {"duration": told}))
+        result = Told(start, start + day, counts, 100, 5_000, 10, maximum, quantiles)
+        found.append(RolledPoint(start, start + day, {"duration": result}))
     return found
 
 
@@ -159,9 +159,9 @@ def test_savepoints_are_not_clipped_at_the_top_of_the_axis() -> None:
 def test_tooltip_has_no_english_month_in_chinese() -> None:
     with override("zh-hans"):
         figure = durations_figure([POINT], [], SPAN)
-    (told,) = figure["data"][roles(figure).index("hover")]["hovertext"]
-    assert f"{POINT.triggered_at:%-m月%-d日}" in told
-    assert not re.search(r"[A-Z][a-z]{2} \d", told)
+    (result,) = figure["data"][roles(figure).index("hover")]["hovertext"]
+    assert f"{POINT.triggered_at:%-m月%-d日}" in result
+    assert not re.search(r"[A-Z][a-z]{2} \d", result)
 
 
 def test_restarts_are_dashed_lines_that_say_what_was_restored() -> None:

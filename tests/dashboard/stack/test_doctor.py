@@ -86,9 +86,9 @@ def test_other_account_gets_a_permission_error(session_directory: Path) -> None:
     var = session_directory / "closed"
     create_var(var)
     with StackRecord(var / "run").acquire_lock():
-        said = does(lambda: [check_var(var), check_running(var), check_ports({}, var)])
-    assert "cannot be written to" in said
-    assert f"{var} belongs to another account" in said
+        text = does(lambda: [check_var(var), check_running(var), check_ports({}, var)])
+    assert "cannot be written to" in text
+    assert f"{var} belongs to another account" in text
 
 
 def test_an_old_python_is_a_problem() -> None:

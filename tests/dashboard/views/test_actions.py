@@ -101,10 +101,10 @@ def test_restart_page_warns_that_a_live_checkpoint_may_be_deleted(operator: Clie
     newest = run.checkpoints.first()
     assert newest is not None
     savepoint = make.make_savepoint(run, now)
-    said = "if a newer checkpoint has replaced this one, the job keeps running"
+    text = "if a newer checkpoint has replaced this one, the job keeps running"
     for key, is_said in ((f"checkpoint-{newest.pk}", True), (f"savepoint-{savepoint.pk}", False)):
         page = operator.get(reverse("job-restart", args=[job.pk]), {"from": key}).content.decode()
-        assert (said in page or said.replace("&#x27;", "'") in page) is is_said
+        assert (text in page or text.replace("&#x27;", "'") in page) is is_said
 
 
 def test_restart_from_this_savepoint_opens_an_attempt_and_shows_it(operator: Client, job: Job, now: datetime) -> None:

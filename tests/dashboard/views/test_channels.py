@@ -78,7 +78,7 @@ def test_a_secret_is_never_shown_again(operator: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "said"),
+    ("field", "value", "expected"),
     [
         ("name", "", "required"),
         ("to", "nobody", "nobody is not a mail address. Expected: name@example.org."),
@@ -97,10 +97,10 @@ def test_a_secret_is_never_shown_again(operator: Client) -> None:
         ("body_template", "{% if severity %}", "Unclosed tag"),
     ],
 )
-def test_channel_form_errors_appear_at_their_fields(operator: Client, field: str, value: str, said: str) -> None:
+def test_channel_form_errors_appear_at_their_fields(operator: Client, field: str, value: str, expected: str) -> None:
     response = add(operator, "mail", {**MAIL, field: value})
     at = "escalate_to" if field == "escalate_after_s" else field
-    assert said in errors(response)[at]
+    assert expected in errors(response)[at]
     assert not Channel.objects.exists()
     typed = "" if field == "smtp" else value
     assert typed in response.content.decode().replace("&#x27;", "'")
@@ -233,7 +233,7 @@ def test_a_window_is_planned_for_a_job_and_ended_before_its_time(operator: Clien
 
 
 @pytest.mark.parametrize(
-    ("changes", "field", "said"),
+    ("changes", "field", "expected"),
     [
         ({"job": "nobody"}, "job", "There is no job named 'nobody'."),
         ({"job": ""}, "job", "Enter a job."),
@@ -249,13 +249,13 @@ def test_a_window_is_planned_for_a_job_and_ended_before_its_time(operator: Clien
     ],
 )
 def test_invalid_window_is_reported_at_its_field(
-    operator: Client, now: datetime, changes: dict[str, str], field: str, said: str
+    operator: Client, now: datetime, changes: dict[str, str], field: str, expected: str
 ) -> None:
     for name in ("a", "b"):
         make.make_job(make.make_cluster(now, name), "twice")
     make.make_job(make.make_cluster(now, "c"), "flights")
     response = operator.post(reverse("maintenance"), {**PLAN, **changes})
-    assert said in errors(response)[field]
+    assert expected in errors(response)[field]
     assert not MaintenanceWindow.objects.exists()
 
 

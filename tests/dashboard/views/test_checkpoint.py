@@ -85,8 +85,8 @@ def test_its_operators_are_sorted_by_any_column(viewer: Client, checkpoint: Chec
         page = viewer.get(reverse("checkpoint", args=[checkpoint.pk]), asked, headers={"HX-Target": part})
         values = [getattr(operator, field) for operator in page.context["operators"]]
         assert values == sorted(values, reverse=order == "desc")
-        told = "descending" if order == "desc" else "ascending"
-        assert f'aria-sort="{told}"' in page.content.decode()
+        result = "descending" if order == "desc" else "ascending"
+        assert f'aria-sort="{result}"' in page.content.decode()
 
 
 def test_its_subtasks_are_sorted_by_any_column_unknown_last(viewer: Client, checkpoint: Checkpoint) -> None:

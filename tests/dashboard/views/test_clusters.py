@@ -118,7 +118,7 @@ def test_a_token_over_plain_http_causes_a_warning(admin: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "field", "said"),
+    ("fields", "field", "expected"),
     [
         ({"rest_url": "flink:8081"}, "rest_url", "must begin with http"),
         ({"rest_url": "http://169.254.169.254"}, "rest_url", "where clouds hand out credentials"),
@@ -155,11 +155,11 @@ def test_a_token_over_plain_http_causes_a_warning(admin: Client) -> None:
     ],
 )
 def test_cluster_form_errors_appear_at_their_fields_and_keep_the_input(
-    admin: Client, fields: dict[str, str], field: str, said: str
+    admin: Client, fields: dict[str, str], field: str, expected: str
 ) -> None:
     response = admin.post(reverse("cluster-add"), typed("http://127.0.0.1:1") | fields)
     assert response.status_code == 422
-    assert said in " ".join(errors(response).get(field, [])), errors(response)
+    assert expected in " ".join(errors(response).get(field, [])), errors(response)
     page = response.content.decode()
     assert f'id="id_{field}_error"' in page
     assert all(f'value="{value}"' in page for name, value in fields.items() if name in ("rest_url", "labels", "name"))

@@ -100,9 +100,9 @@ def test_savepoints_are_not_counted_in_the_comparison_of_runs(viewer: Client, jo
     assert (figures["Checkpointed size, maximum"].before or 0) < 10_000_000
 
 
-@pytest.mark.parametrize(("before", "after", "said"), [(100, 2_500, "(× 25)"), (2_500, 100, "(÷ 25)")])
-def test_change_is_shown_as_a_ratio(before: float, after: float, said: str) -> None:
-    assert Difference("Async", "ms", before, after).sentence.endswith(said)
+@pytest.mark.parametrize(("before", "after", "expected"), [(100, 2_500, "(× 25)"), (2_500, 100, "(÷ 25)")])
+def test_change_is_shown_as_a_ratio(before: float, after: float, expected: str) -> None:
+    assert Difference("Async", "ms", before, after).sentence.endswith(expected)
 
 
 def test_an_operator_with_a_new_id_is_found_by_its_name(viewer: Client, job: Job) -> None:
@@ -112,7 +112,7 @@ def test_an_operator_with_a_new_id_is_found_by_its_name(viewer: Client, job: Job
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "said"),
+    ("a", "b", "expected"),
     [
         ("99", "15", "This job has no checkpoint 99."),
         ("3/15", "15", "This job has no checkpoint 15 in run 3."),
@@ -127,10 +127,10 @@ def test_an_operator_with_a_new_id_is_found_by_its_name(viewer: Client, job: Job
         ("2026-11-21 10:00/2026-11-21 11:00", "run 1", "Compare two checkpoints, two runs or two time ranges."),
     ],
 )
-def test_comparison_errors_appear_at_their_fields(viewer: Client, job: Job, a: str, b: str, said: str) -> None:
+def test_comparison_errors_appear_at_their_fields(viewer: Client, job: Job, a: str, b: str, expected: str) -> None:
     answer = viewer.get(reverse("job-compare", args=[job.pk]), {"a": a, "b": b})
     assert answer.status_code == 400
-    assert said in answer.content.decode()
+    assert expected in answer.content.decode()
 
 
 def test_checkpoints_of_another_job_are_not_found(viewer: Client, job: Job, now: datetime) -> None:

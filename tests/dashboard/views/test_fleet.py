@@ -69,11 +69,11 @@ def test_job_missing_after_a_cluster_rebuild_is_reported(operator: Client, now: 
     job = make.make_job(make.make_cluster(now))
     run = make.make_run(job, now, missing_since=now - timedelta(seconds=80))
     make.make_checkpoints(run, now - timedelta(minutes=5), make.Shape(count=8))
-    said = "The engine has not reported this job for"
+    text = "The engine has not reported this job for"
     (row,) = operator.get(reverse("fleet")).context["fleet"].shown.rows
-    assert (row.health.state_word, row.health.sentence.startswith(said)) == ("unknown", True)
+    assert (row.health.state_word, row.health.sentence.startswith(text)) == ("unknown", True)
     page = operator.get(reverse("job", args=[job.pk])).content.decode()
-    assert said in page
+    assert text in page
     assert "last seen RUNNING" in page
     assert "No checkpoint is triggered" not in page
     assert "The cluster does not answer" not in page

@@ -115,10 +115,10 @@ def test_the_expanded_row_has_operators_path_type_and_whether_it_was_discarded(
 
 
 def test_every_subtask_has_every_figure_with_minimum_average_and_maximum(run: Run, seen: Callable[..., str]) -> None:
-    told = sample("checkpoint_subtasks")
+    result = sample("checkpoint_subtasks")
     checkpoint = Checkpoint.objects.filter(run=run).earliest("checkpoint_id")
     page = seen("operator", checkpoint.operators.order_by("position")[0].pk)
-    for subtask in told["subtasks"]:
+    for subtask in result["subtasks"]:
         row = re.search(rf'<th scope="row">{subtask["index"]}</th>.*?</tr>', page)
         assert row is not None
         for value, text in (
@@ -135,7 +135,7 @@ def test_every_subtask_has_every_figure_with_minimum_average_and_maximum(run: Ru
         ):
             assert text(value) in row[0], value
         assert "<td>no</td>" in row[0]  # unaligned
-    summary = told["summary"]
+    summary = result["summary"]
     for name, text in (
         ("end_to_end_duration", flink_duration_text),
         ("checkpointed_size", bytes_text),
@@ -172,12 +172,12 @@ def test_the_overview_has_the_counts_and_the_newest_of_each_kind(run: Run, seen:
 
 
 def test_counted_failures_without_an_entry_are_explained(run: Run, seen: Callable[..., str], now: datetime) -> None:
-    said = "2 checkpoints failed before they were triggered"
+    text = "2 checkpoints failed before they were triggered"
     Run.objects.filter(pk=run.pk).update(counts={**run.counts, "failed": 2})
     run.checkpoints.filter(status="FAILED").delete()
-    assert said in seen("job", run.job_id, range="all")
+    assert text in seen("job", run.job_id, range="all")
     run.checkpoints.update(status="FAILED", failed_at=now)
-    assert said not in seen("job", run.job_id, range="all")
+    assert text not in seen("job", run.job_id, range="all")
 
 
 def test_restored_snapshot_is_shown_with_its_path(run: Run, seen: Callable[..., str]) -> None:

@@ -59,14 +59,14 @@ def test_found_checkpoint_is_offered_with_age_size_and_location(operator: Client
     assert choice.taken_at == dead.checkpoints.get(checkpoint_id=3).triggered_at + timedelta(seconds=10)
     whole = sum(snapshots.sizes(SAMPLE).values()) + len(snapshots.metadata(SAMPLE))
     assert choice.size == whole
-    told = page(operator, job)
-    assert f"found in the directory of run {dead.number}, not in the history" in told
+    html = page(operator, job)
+    assert f"found in the directory of run {dead.number}, not in the history" in html
 
 
 def test_found_checkpoint_is_preselected_as_by_recovery(operator: Client, job: Job) -> None:
-    told = page(operator, job)
-    assert "Found in the checkpoint directory, not in the history:" in told
-    assert 'name="from" value="found-1-4"' in told
+    html = page(operator, job)
+    assert "Found in the checkpoint directory, not in the history:" in html
+    assert 'name="from" value="found-1-4"' in html
 
 
 def test_found_checkpoint_is_offered_with_those_of_the_history(operator: Client, job: Job) -> None:
@@ -140,9 +140,9 @@ class TestUnresponsiveStorage:
         eventually("nothing hangs any more", lambda: not STORAGE_THREADS.hanging(f" {root}"), 60)
 
     def test_page_reports_the_unresponsive_storage(self, operator: Client, job: Job, mute: str) -> None:
-        told = page(operator, job)
-        assert f"<b>Newer checkpoints may exist:</b> {mute}" in told
-        assert "from checkpoint 3" in told
+        html = page(operator, job)
+        assert f"<b>Newer checkpoints may exist:</b> {mute}" in html
+        assert "from checkpoint 3" in html
 
     def test_page_does_not_claim_that_no_checkpoint_exists(
         self, operator: Client, job: Job, dead: Run, mute: str
@@ -150,9 +150,9 @@ class TestUnresponsiveStorage:
         dead.checkpoints.update(status="FAILED")
         seen = dead.checkpoints.get(checkpoint_id=3)
         dead.checkpoints.filter(pk=seen.pk).update(status="COMPLETED", discarded=True)
-        told = page(operator, job)
-        assert mute in told
-        assert "No snapshot to restart from" not in told
+        html = page(operator, job)
+        assert mute in html
+        assert "No snapshot to restart from" not in html
 
     def test_known_snapshot_can_be_used_without_the_storage(self, operator: Client, job: Job, dead: Run) -> None:
         seen = dead.checkpoints.get(checkpoint_id=3)

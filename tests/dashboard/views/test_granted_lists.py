@@ -142,8 +142,8 @@ def test_messages_of_visible_jobs_are_listed_and_those_of_operated_jobs_can_be_r
 
 def test_a_message_that_mentions_a_hidden_job_is_not_found(granted: Client, acted: Rows, now: datetime) -> None:
     hidden = rows_of_every_kind(now, "hidden")
-    told = Notification.objects.filter(delivery=hidden.ids["messages"])
-    assert told.update(delivery=acted.ids["messages"]) == 1
+    result = Notification.objects.filter(delivery=hidden.ids["messages"])
+    assert result.update(delivery=acted.ids["messages"]) == 1
     assert granted.get(f"/messages/{acted.ids['messages']}/").status_code == 404
 
 
@@ -157,10 +157,10 @@ def test_hidden_and_missing_jobs_get_the_same_response(granted: Client, acted: R
             text = named.format(job=job, cluster=cluster)
             typed = {"scope": "job", "job": text, "lasts": "1 h", "reason": "x"}
             answer = granted.post(address, typed, **options)
-            said = re.findall(
+            html = re.findall(
                 r"There is no job named.*|.* Enter .*|.*hidden-.*", answer.content.decode().replace(text, "NAME")
             )
-            answers.append((answer.status_code, said))
+            answers.append((answer.status_code, html))
         assert answers[0] == answers[1]
         assert (answers[0][0], "There is no job named" in answers[0][1][0]) == (422, True)
     typed = {"scope": "job", "job": acted.job.name, "lasts": "1 h", "reason": "x"}
@@ -182,10 +182,10 @@ def test_messages_hide_foreign_channels_and_responses_of_receivers(
     message = acted.ids["messages"]
     addresses = ("/messages/", f"/messages/{message}/", f"/incidents/{acted.ids['incidents']}/")
     for address in (*addresses, f"/api/v1/messages/{message}"):
-        told = page(granted, address)
-        assert foreign.name not in told
-        assert not ANSWERS.search(told)
-        assert f'href="/channels/{own.pk}/"' not in told
+        html = page(granted, address)
+        assert foreign.name not in html
+        assert not ANSWERS.search(html)
+        assert f'href="/channels/{own.pk}/"' not in html
         assert ANSWERS.search(page(viewer, address))
     for address in addresses:
         assert own.name in page(granted, address)

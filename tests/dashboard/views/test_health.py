@@ -144,13 +144,13 @@ def test_the_page_asks_to_log_in(stranger: Client, db: None) -> None:
 def test_failed_health_probes_are_not_logged(db: None, redis: Redis, stranger: Client, caplog: Any) -> None:
     assert stranger.get(reverse("health")).status_code == 503
     assert stranger.get("/nowhere/").status_code in (302, 404)
-    told = {
+    result = {
         record.getMessage(): exclude_health_probe(record)
         for record in caplog.records
         if record.name == "django.request"
     }
-    assert told["Service Unavailable: /health"] is False
-    assert all(shown for message, shown in told.items() if "/health" not in message)
+    assert result["Service Unavailable: /health"] is False
+    assert all(shown for message, shown in result.items() if "/health" not in message)
 
 
 class TestTheHistorysPipeline:

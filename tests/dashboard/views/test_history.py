@@ -285,7 +285,7 @@ def test_checkpoints_are_filtered_by_time(operator: Client, job: Job, now: datet
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "expected"),
     [
         ({"took": "soon"}, "Enter a number and a unit (ms, s, min or h)"),
         ({"size": "-4 GB"}, "is not allowed: from 0 B to"),
@@ -293,11 +293,11 @@ def test_checkpoints_are_filtered_by_time(operator: Client, job: Job, now: datet
     ],
 )
 def test_an_invalid_filter_is_reported_at_its_field_and_ignored(
-    operator: Client, job: Job, asked: dict[str, str], said: str
+    operator: Client, job: Job, asked: dict[str, str], expected: str
 ) -> None:
     page = operator.get(reverse("job-history", args=[job.pk]), asked)
     assert page.status_code == 400
-    assert said in page.content.decode()
+    assert expected in page.content.decode()
     assert page.context["page"].total == 70
 
 

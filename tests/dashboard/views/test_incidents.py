@@ -117,20 +117,20 @@ def test_acknowledging_several_incidents_keeps_the_filter_of_the_list(operator: 
 
 
 @pytest.mark.parametrize(
-    ("name", "state", "said"),
+    ("name", "state", "expected"),
     [
         ("incidents-snooze", IncidentState.SNOOZED, "2 incidents snoozed. 1 incident had already changed."),
         ("incidents-resolve", IncidentState.RESOLVED, "2 incidents resolved. 1 incident had already changed."),
     ],
 )
 def test_several_are_snoozed_or_resolved_at_once(
-    operator: Client, fail: Any, name: str, state: IncidentState, said: str
+    operator: Client, fail: Any, name: str, state: IncidentState, expected: str
 ) -> None:
     first, second, over, _other = fail("a", "b", "c", "d")
     Incident.objects.filter(pk=over.pk).update(state=IncidentState.RESOLVED)
     values = {"incident": [first.pk, second.pk, over.pk], "note": "disk", "preset": "2h"}
     page = operator.post(reverse(name), values, follow=True)
-    assert said in page.content.decode()
+    assert expected in page.content.decode()
     assert set(Incident.objects.filter(pk__in=[first.pk, second.pk]).values_list("state", flat=True)) == {state}
     assert AuditEntry.objects.filter(reason="disk").count() == 2
 
@@ -209,14 +209,14 @@ def test_a_snooze_is_confirmed_with_its_end_and_audited(operator: Client, fail: 
 
 
 @pytest.mark.parametrize(
-    ("span", "said"), [("", "Enter a duration"), ("1 s", "from 1 min to 30 d"), ("soon", "a number and a unit")]
+    ("span", "expected"), [("", "Enter a duration"), ("1 s", "from 1 min to 30 d"), ("soon", "a number and a unit")]
 )
-def test_an_invalid_snooze_is_reported_at_its_field(operator: Client, fail: Any, span: str, said: str) -> None:
+def test_an_invalid_snooze_is_reported_at_its_field(operator: Client, fail: Any, span: str, expected: str) -> None:
     (incident,) = fail("flights")
     values = {"snooze_for": span, "note": "do not lose this"}
     response = operator.post(reverse("incident-snooze", args=[incident.pk]), values)
     assert response.status_code == 422
-    assert said in response.content.decode()
+    assert expected in response.content.decode()
     assert "do not lose this" in response.content.decode()
     incident.refresh_from_db()
     assert incident.state == IncidentState.OPEN

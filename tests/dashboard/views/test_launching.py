@@ -134,7 +134,7 @@ def test_a_job_without_a_launch_record_gets_a_command(admin: Client, job: Job) -
 
 
 @pytest.mark.parametrize(
-    ("typed", "field", "told"),
+    ("typed", "field", "expected"),
     [
         ({"parallelism": "0"}, "parallelism", "greater than or equal to 1"),
         ({"jar_id": ""}, "jar_id", "A program is needed: the id of one on the cluster, or a new one."),
@@ -153,11 +153,11 @@ def test_a_job_without_a_launch_record_gets_a_command(admin: Client, job: Job) -
     ],
 )
 def test_an_invalid_value_is_reported_at_its_field_and_stops_nothing(
-    admin: Client, job: Job, typed: dict[str, str], field: str, told: str
+    admin: Client, job: Job, typed: dict[str, str], field: str, expected: str
 ) -> None:
     response = send(admin, job, **typed)
     assert response.status_code == 422
-    assert told in " ".join(response.context["form"].errors[field])
+    assert expected in " ".join(response.context["form"].errors[field])
     assert not RestartAttempt.objects.exists()
     assert Job.objects.count() == 1
 
@@ -184,7 +184,7 @@ def test_the_time_limit_and_parallelism_of_a_command_are_stored(
 
 
 @pytest.mark.parametrize(
-    ("typed", "field", "told"),
+    ("typed", "field", "expected"),
     [
         ({"limit_s": "4"}, "limit_s", "greater than or equal to 5"),
         ({"limit_s": "1801"}, "limit_s", "less than or equal to 1800"),
@@ -194,12 +194,12 @@ def test_the_time_limit_and_parallelism_of_a_command_are_stored(
     ],
 )
 def test_an_invalid_command_is_reported_at_its_field(
-    admin: Client, job: Job, typed: dict[str, str], field: str, told: str
+    admin: Client, job: Job, typed: dict[str, str], field: str, expected: str
 ) -> None:
     Job.objects.update(name="flights; rm -rf /")
     response = send(admin, job, **COMMAND | typed)
     assert response.status_code == 422
-    assert told in " ".join(response.context["form"].errors[field])
+    assert expected in " ".join(response.context["form"].errors[field])
 
 
 def test_the_form_of_a_flink_job_offers_a_jar_or_a_command(admin: Client, job: Job) -> None:
@@ -270,9 +270,9 @@ def test_an_uploaded_program_is_copied_and_the_page_shows_it(admin: Client, job:
 def test_the_form_of_a_discovered_job_has_the_values_of_the_engine(admin: Client, job: Job) -> None:
     Job.objects.filter(pk=job.pk).update(launch=None)
     job.launch_versions.all().delete()
-    told = {"interval": 2000, "mode": "exactly_once", "timeout": 600_000, "min_pause": 0, "max_concurrent": 1}
+    result = {"interval": 2000, "mode": "exactly_once", "timeout": 600_000, "min_pause": 0, "max_concurrent": 1}
     vertices = [{"id": "1", "name": "count", "parallelism": 3}]
-    Run.objects.filter(pk=job.current_run_id).update(vertices=vertices, checkpoint_config=told)
+    Run.objects.filter(pk=job.current_run_id).update(vertices=vertices, checkpoint_config=result)
     response = admin.get(reverse("job-launch", args=[job.pk]))
     form = response.context["form"]
     assert form["parallelism"].value() == 3

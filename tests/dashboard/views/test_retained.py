@@ -59,15 +59,15 @@ def test_checkpoints_that_the_engine_deletes_with_the_run_are_not_listed(operato
 
 
 @pytest.mark.parametrize(
-    ("problem", "said"),
+    ("problem", "expected"),
     [("", "is complete: all files exist"), ("_metadata is missing", "is damaged: _metadata is missing")],
 )
 def test_files_of_a_retained_checkpoint_are_checked_on_request(
-    operator: Client, job: Job, newest: Checkpoint, job_manager: FakeJobManager, problem: str, said: str
+    operator: Client, job: Job, newest: Checkpoint, job_manager: FakeJobManager, problem: str, expected: str
 ) -> None:
     job_manager.invalid_paths = {newest.external_path: problem} if problem else {}
     page = operator.post(reverse("job-check-checkpoint", args=[job.pk, newest.pk]), follow=True).content.decode()
-    assert f"Checkpoint {newest.checkpoint_id} {said}" in page
+    assert f"Checkpoint {newest.checkpoint_id} {expected}" in page
     look = CheckedState.objects.get(job=job, path=newest.external_path)
     assert look.problem == problem
 

@@ -90,7 +90,7 @@ def test_the_retention_is_saved_and_audited(operator: Client, job: Job) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "typed", "told"),
+    ("field", "typed", "expected"),
     [
         ("savepoints_kept", "0", "Enter at least 1"),
         ("savepoints_kept", "many", "Enter a whole number"),
@@ -100,12 +100,12 @@ def test_the_retention_is_saved_and_audited(operator: Client, job: Job) -> None:
     ],
 )
 def test_an_invalid_retention_is_reported_at_its_field_and_changes_nothing(
-    operator: Client, job: Job, field: str, typed: str, told: str
+    operator: Client, job: Job, field: str, typed: str, expected: str
 ) -> None:
     for send in (operator.post, operator.get):
         name = "job-change-retention" if send == operator.post else "job-retention"
         response = send(reverse(name, args=[job.pk]), {"preview": "1", field: typed})
-        assert told in str(response.context["form"].errors[field])
+        assert expected in str(response.context["form"].errors[field])
     job.refresh_from_db()
     assert (job.savepoints_kept, job.savepoints_kept_s) == (None, None)
 

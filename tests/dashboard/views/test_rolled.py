@@ -214,10 +214,10 @@ def test_a_chart_of_a_long_range_agrees_with_the_checkpoints(
 
 def test_the_figure_of_a_long_range_has_the_trend_of_alignment(viewer: Client, job: Job, pipeline: Pipeline) -> None:
     pipeline.run()
-    told = viewer.get(reverse("job-chart", args=[job.pk, "lanes"]), {"range": "1y"}).json()
-    assert told["rolled"]
-    assert "p95 lies between the exact p93.7 and p96.3" in told["note"]
-    drawn = [trace["meta"]["role"] for trace in told["figure"]["data"]]
+    body = viewer.get(reverse("job-chart", args=[job.pk, "lanes"]), {"range": "1y"}).json()
+    assert body["rolled"]
+    assert "p95 lies between the exact p93.7 and p96.3" in body["note"]
+    drawn = [trace["meta"]["role"] for trace in body["figure"]["data"]]
     assert (drawn.count("longest"), drawn.count("p95"), drawn.count("median"), drawn.count("state")) == (2, 2, 2, 1)
     assert "steps" not in drawn
     assert "failed" in drawn

@@ -59,7 +59,7 @@ def test_a_changed_rule_is_evaluated_from_the_beginning(operator: Client, job: J
 
 
 @pytest.mark.parametrize(
-    ("kind", "field", "typed", "told"),
+    ("kind", "field", "typed", "expected"),
     [
         ("failed_in_window", "threshold", "0", "Enter a whole number from 1 to 100000."),
         ("failed_in_window", "threshold", "many", "Enter a whole number from 1 to 100000."),
@@ -86,7 +86,7 @@ def test_a_changed_rule_is_evaluated_from_the_beginning(operator: Client, job: J
     ],
 )
 def test_an_invalid_value_is_reported_at_its_field_and_the_form_keeps_its_input(
-    operator: Client, kind: str, field: str, typed: str, told: str
+    operator: Client, kind: str, field: str, typed: str, expected: str
 ) -> None:
     good = WIDE | {"days": "7", "lead_s": "1 d", "since": ""}
     thresholds = {
@@ -99,7 +99,7 @@ def test_an_invalid_value_is_reported_at_its_field_and_the_form_keeps_its_input(
     response = operator.post(reverse("rule-new", args=[kind]), good | {field: typed})
     assert response.status_code == 422
     form = response.context["form"]
-    assert told in str(form.errors[field].as_text())
+    assert expected in str(form.errors[field].as_text())
     assert list(form.errors) == [field]
     assert form[field].value() == typed
     assert not AlertRule.objects.exists()
@@ -134,11 +134,11 @@ def test_a_job_name_of_two_clusters_needs_the_cluster(operator: Client, job: Job
     assert AlertRule.objects.get().job == twin
 
 
-@pytest.mark.parametrize(("typed", "told"), [("", "Enter a job."), ("nonsense", "There is no job named")])
-def test_a_missing_or_unknown_job_is_named(operator: Client, job: Job, typed: str, told: str) -> None:
+@pytest.mark.parametrize(("typed", "expected"), [("", "Enter a job."), ("nonsense", "There is no job named")])
+def test_a_missing_or_unknown_job_is_named(operator: Client, job: Job, typed: str, expected: str) -> None:
     response = operator.post(reverse("rule-new", args=["failed_in_window"]), ONE_JOB | {"job": typed})
     assert response.status_code == 422
-    assert told in str(response.context["form"].errors["job"])
+    assert expected in str(response.context["form"].errors["job"])
     assert not AlertRule.objects.exists()
 
 
@@ -200,9 +200,9 @@ def test_the_backtest_counts_what_would_have_opened_and_suggests_a_threshold(ope
     assert (page.context["suggestion"].threshold, page.context["suggestion"].bouts) == (5, 0)
     often = operator.get(reverse("rule-backtest", args=["failed_in_window"]), typed | {"per_week": "2"})
     assert (often.context["suggestion"].threshold, often.context["suggestion"].bouts) == (1, 1)
-    told = operator.get(reverse("rule-backtest-chart", args=["failed_in_window"]), typed).json()
-    assert max(value for value in told["figure"]["data"][0]["y"]) == 3
-    assert len(told["figure"]["layout"]["shapes"]) == 1
+    body = operator.get(reverse("rule-backtest-chart", args=["failed_in_window"]), typed).json()
+    assert max(value for value in body["figure"]["data"][0]["y"]) == 3
+    assert len(body["figure"]["layout"]["shapes"]) == 1
 
 
 def test_the_backtest_covers_every_job_of_the_scope_or_states_how_many(
@@ -237,14 +237,14 @@ def test_backtests_replay_outages_of_clusters_and_waymark(operator: Client, job:
         page = operator.get(reverse("rule-backtest", args=[kind]), typed)
         ((bout),) = page.context["replay"].bouts
         assert (bout.opened_at, bout.closed_at) == (now - timedelta(minutes=170), now - timedelta(hours=2))
-        told = operator.get(reverse("rule-backtest-chart", args=[kind]), typed).json()
-        assert max(told["figure"]["data"][0]["y"]) == pytest.approx(3_600_000, abs=1)
+        body = operator.get(reverse("rule-backtest-chart", args=[kind]), typed).json()
+        assert max(body["figure"]["data"][0]["y"]) == pytest.approx(3_600_000, abs=1)
 
 
 def test_the_sentence_describes_the_typed_values_and_their_errors(operator: Client, job: Job) -> None:
     address = reverse("rule-sentence", args=["failed_in_window"])
-    said = operator.get(address, GOOD | {"threshold": "7", "window_s": "10 min", "of_job": job.pk}).content.decode()
-    assert "when 7 checkpoints failed within 10 min" in said
+    page = operator.get(address, GOOD | {"threshold": "7", "window_s": "10 min", "of_job": job.pk}).content.decode()
+    assert "when 7 checkpoints failed within 10 min" in page
     wrong = operator.get(address, GOOD | {"threshold": "none", "of_job": job.pk}).content.decode()
     assert "Threshold: Enter a whole number" in wrong
 

@@ -52,7 +52,7 @@ def test_each_run_shows_when_it_ran_what_it_did_and_how_it_ended(operator, ended
 
 
 @pytest.mark.parametrize(
-    ("outcome", "said"),
+    ("outcome", "expected"),
     [
         (OUTCOME, "The final savepoint is complete. The next run starts from it."),
         (OUTCOME | {"savepoint": ""}, "The run processed no new batch. The next run starts from the same savepoint"),
@@ -60,11 +60,11 @@ def test_each_run_shows_when_it_ran_what_it_did_and_how_it_ended(operator, ended
         (OUTCOME | {"saved": False, "savepoint": ""}, "The final savepoint failed, so the checkpoints of the run are"),
     ],
 )
-def test_the_heading_says_where_the_next_run_starts(operator, ended, outcome, said):
+def test_the_heading_says_where_the_next_run_starts(operator, ended, outcome, expected):
     run = ended.current_run
     run.outcome = outcome
     run.save()
-    assert said in page(operator, "job", ended)
+    assert expected in page(operator, "job", ended)
     page(operator, "job-runs", ended)
 
 

@@ -77,15 +77,15 @@ def test_a_view_keeps_the_order_of_the_list(viewer: Client, viewer_user: User, j
 
 
 @pytest.mark.parametrize(
-    ("typed", "said"),
+    ("typed", "expected"),
     [
         ({"name": "", "query": "state=failing"}, "Name: This field is required."),
         ({"name": "x" * 61, "query": "state=failing"}, "Name: Ensure this value has at most 60 characters"),
         ({"name": "all", "query": "page=2"}, "Filter: There is no filter to save"),
     ],
 )
-def test_an_invalid_view_is_reported(viewer: Client, typed: dict[str, str], said: str) -> None:
-    assert said in viewer.post(reverse("view-save"), typed, follow=True).content.decode()
+def test_an_invalid_view_is_reported(viewer: Client, typed: dict[str, str], expected: str) -> None:
+    assert expected in viewer.post(reverse("view-save"), typed, follow=True).content.decode()
     assert not SavedView.objects.exists()
 
 

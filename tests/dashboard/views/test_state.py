@@ -117,7 +117,7 @@ def test_a_difference_names_both_snapshots(operator: Client, job: Job, snapshot:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "expected"),
     [
         ({"place": "7:x"}, "This snapshot has no such state."),
         ({"key_text": "a"}, "Enter the key field"),
@@ -128,12 +128,12 @@ def test_a_difference_names_both_snapshots(operator: Client, job: Job, snapshot:
     ],
 )
 def test_an_invalid_query_is_reported_at_its_field_and_not_stored(
-    operator: Client, job: Job, snapshot: Checkpoint, now: datetime, wrong: dict[str, str], said: str
+    operator: Client, job: Job, snapshot: Checkpoint, now: datetime, wrong: dict[str, str], expected: str
 ) -> None:
     answered(job, snapshot, now)
     answer = post(operator, job, **{"kind": "read", "snapshot": snapshot.pk, "place": "0:total", **wrong})
     assert answer.status_code == 422
-    assert said in answer.content.decode()
+    assert expected in answer.content.decode()
     assert not StateRead.objects.exclude(kind=StateReadKind.LIST).exists()
 
 

@@ -99,8 +99,8 @@ def test_checkpoints_at_a_location_are_shown_before_the_start(
     expect_look(httpserver, FOUND)
     page = admin.post(reverse("cluster-look", args=[cluster.pk]), {"checkpoints": "/checkpoints/orders"})
     text = page.content.decode()
-    for told in ("The job continues after batch 41.", "stateStoreSave", "8 partitions", "RocksDB", "commits v2"):
-        assert told in text
+    for result in ("The job continues after batch 41.", "stateStoreSave", "8 partitions", "RocksDB", "commits v2"):
+        assert result in text
     assert "Batch 42 was started but not committed. It runs again" in text
     assert "does not change the location" in text
     assert f'name="found" value="{SEEN}"' in text
@@ -215,20 +215,21 @@ def test_a_damaged_savepoint_starts_nothing(admin: Client, cluster: Cluster, htt
 
 
 @pytest.mark.parametrize(
-    ("typed", "told"), [("sp/1", "neither an absolute path nor an address"), ("", ""), ("/sp/1", "has not answered")]
+    ("typed", "expected"),
+    [("sp/1", "neither an absolute path nor an address"), ("", ""), ("/sp/1", "has not answered")],
 )
 def test_a_savepoint_that_cannot_be_checked_is_reported_as_such(
-    admin: Client, cluster: Cluster, httpserver: HTTPServer, typed: str, told: str
+    admin: Client, cluster: Cluster, httpserver: HTTPServer, typed: str, expected: str
 ) -> None:
     httpserver.expect_request("/savepoints/validate").respond_with_json({"errors": ["/ has not answered"]}, status=503)
     answer = admin.post(reverse("cluster-look-savepoint", args=[cluster.pk]), {"savepoint": typed})
     assert answer.status_code == 200
-    assert told in answer.content.decode()
+    assert expected in answer.content.decode()
     assert "complete" not in answer.content.decode()
 
 
 @pytest.mark.parametrize(
-    ("typed", "field", "told"),
+    ("typed", "field", "expected"),
     [
         ({"name": ""}, "name", "This field is required."),
         ({"jar_id": ""}, "upload", "A program is needed"),
@@ -247,11 +248,11 @@ def test_a_savepoint_that_cannot_be_checked_is_reported_as_such(
     ],
 )
 def test_an_invalid_value_is_reported_at_its_field(
-    admin: Client, cluster: Cluster, typed: dict[str, str], field: str, told: str
+    admin: Client, cluster: Cluster, typed: dict[str, str], field: str, expected: str
 ) -> None:
     answer = send(admin, cluster, **typed)
     assert answer.status_code == 422
-    assert told in " ".join(answer.context["form"].errors[field])
+    assert expected in " ".join(answer.context["form"].errors[field])
     assert not Job.objects.exists()
 
 

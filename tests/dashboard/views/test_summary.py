@@ -61,7 +61,7 @@ def flinks_percentile(values: list[int], fraction: float) -> float:
 
 
 def test_the_figures_are_those_that_flink_gives_for_the_same_checkpoints(run: Run, now: datetime) -> None:
-    said = json.loads((SAMPLES / "checkpoints.json").read_text())
+    text = json.loads((SAMPLES / "checkpoints.json").read_text())
     made = make.make_checkpoints(run, now, make.Shape(count=len(RECORDED)))
     for checkpoint, figures in zip(made, RECORDED, strict=True):
         for name, value in zip(FIGURES, figures, strict=True):
@@ -69,7 +69,7 @@ def test_the_figures_are_those_that_flink_gives_for_the_same_checkpoints(run: Ru
     Checkpoint.objects.bulk_update(made, FIGURES)
     found = read_summary(run.job, always(run.job, now))
     for name in FIGURES:
-        flinks = said["summary"][name]
+        flinks = text["summary"][name]
         shown = {row: found.of(row, name) for row in found.rows}
         assert shown["Minimum"] == flinks["min"]
         assert int(shown["Average"] or 0) == flinks["avg"]
@@ -124,7 +124,7 @@ def test_the_summary_covers_a_time_range_and_one_run_or_all(viewer: Client, run:
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "expected"),
     [
         ({"since": "yesterday"}, "Enter a date and time"),
         ({"run": "first"}, "Enter a run number"),
@@ -132,13 +132,13 @@ def test_the_summary_covers_a_time_range_and_one_run_or_all(viewer: Client, run:
     ],
 )
 def test_an_invalid_time_is_reported_and_the_field_keeps_it(
-    viewer: Client, run: Run, now: datetime, asked: dict[str, str], said: str
+    viewer: Client, run: Run, now: datetime, asked: dict[str, str], expected: str
 ) -> None:
     make.make_checkpoints(run, now, make.Shape(count=3))
     for name in ("job-summary", "job", "job-history"):
         page = viewer.get(reverse(name, args=[run.job_id]), asked)
         assert page.status_code == 400
-        assert said in page.content.decode()
+        assert expected in page.content.decode()
         assert next(iter(asked.values())) in page.content.decode()
 
 

@@ -61,21 +61,21 @@ def ask(connection: socket.socket, request: bytes, answer: bytes) -> bytes:
 
 
 def read_until(connection: socket.socket, answer: bytes) -> bytes:
-    said = b""
-    while answer not in said:
+    text = b""
+    while answer not in text:
         chunk = connection.recv(65536)
-        assert chunk, f"closed after {said!r}"
-        said += chunk
-    return said
+        assert chunk, f"closed after {text!r}"
+        text += chunk
+    return text
 
 
 def read_all(connection: socket.socket) -> bytes:
     """Read until the server closes the connection, however it does."""
-    said = b""
+    text = b""
     with suppress(ConnectionError):
         while chunk := connection.recv(65536):
-            said += chunk
-    return said
+            text += chunk
+    return text
 
 
 @pytest.mark.parametrize("sent", [b"", HALF_A_HEAD, HALF_A_BODY, NO_CHUNK])
@@ -100,9 +100,9 @@ def test_a_request_that_arrives_byte_by_byte_is_served(connect: Connect) -> None
 
 def test_requests_that_come_together_are_served_in_order(connect: Connect) -> None:
     requests = b"".join(b"GET /%d HTTP/1.1\r\nHost: x\r\n\r\n" % number for number in range(5))
-    said = ask(connect(), requests, b"GET /4 0")
-    assert [said.index(b"GET /%d 0" % number) for number in range(5)] == sorted(
-        said.index(b"GET /%d 0" % number) for number in range(5)
+    text = ask(connect(), requests, b"GET /4 0")
+    assert [text.index(b"GET /%d 0" % number) for number in range(5)] == sorted(
+        text.index(b"GET /%d 0" % number) for number in range(5)
     )
 
 

@@ -21,7 +21,7 @@ def steps():
 
 
 def test_each_assignment_is_a_step_and_an_entry_and_notifies_nobody(incident, now):
-    told = Notification.objects.count()
+    result = Notification.objects.count()
     lifecycle.assign(incident, "", "ada", "bob", " on call ", now)
     lifecycle.assign(incident, "ada", "eve", "ada", "", now)
     lifecycle.assign(incident, "eve", "", "eve", "", now)
@@ -34,7 +34,7 @@ def test_each_assignment_is_a_step_and_an_entry_and_notifies_nobody(incident, no
     entries = AuditEntry.objects.filter(action="incident.assign").order_by("id")
     moves = [(each.details["was"], each.details["now"]) for each in entries]
     assert moves == [("", "ada"), ("ada", "eve"), ("eve", "")]
-    assert Notification.objects.count() == told
+    assert Notification.objects.count() == result
 
 
 @pytest.mark.parametrize(

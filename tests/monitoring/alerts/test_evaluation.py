@@ -416,11 +416,11 @@ def test_an_action_on_an_incident_that_was_resolved_is_refused(rows, run, rule, 
     for number in (1, 2, 3):
         rows.failed(run, number, now)
     evaluate_due(now)
-    stale, told = Incident.objects.get(), ("bob", "", now)
+    stale, result = Incident.objects.get(), ("bob", "", now)
     lifecycle.resolve(Incident.objects.get(), "ada", "", now)
 
     with pytest.raises(lifecycle.IncidentMovedOn):
-        act(stale, *((now + timedelta(hours=1), *told) if act is lifecycle.snooze else told))
+        act(stale, *((now + timedelta(hours=1), *result) if act is lifecycle.snooze else result))
     assert (Incident.objects.get().state, AuditEntry.objects.count()) == ("resolved", 1)
 
 

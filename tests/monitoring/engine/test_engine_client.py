@@ -112,15 +112,15 @@ def test_a_list_that_is_partly_known_is_read_as_any():
     assert len(kept) == len(again.entries) - 2, "all but what is new and what was discarded"
 
 
-@pytest.mark.parametrize(("told", "amount"), [(0, 0), (7, 7), (-1, None), (None, None), (2**63 - 1, 2**63 - 1)])
-def test_an_amount_below_zero_is_none(told, amount):
-    assert Fields({"size": told}, "x").amount("size") == amount
+@pytest.mark.parametrize(("expected", "amount"), [(0, 0), (7, 7), (-1, None), (None, None), (2**63 - 1, 2**63 - 1)])
+def test_an_amount_below_zero_is_none(expected, amount):
+    assert Fields({"size": expected}, "x").amount("size") == amount
 
 
-@pytest.mark.parametrize("told", [True, 1.5, "7", 2**63, -(2**63), 1e30])
-def test_an_invalid_amount_is_reported_with_its_field(told):
+@pytest.mark.parametrize("expected", [True, 1.5, "7", 2**63, -(2**63), 1e30])
+def test_an_invalid_amount_is_reported_with_its_field(expected):
     with pytest.raises(Malformed, match="size is"):
-        Fields({"size": told}, "x").amount("size")
+        Fields({"size": expected}, "x").amount("size")
 
 
 async def test_a_savepoint_restored_from(httpserver, client):

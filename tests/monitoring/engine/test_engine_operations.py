@@ -82,8 +82,8 @@ def entry(number: int, status: str, after_s: float, **more: object) -> Checkpoin
     """Return the statistics of a checkpoint that was triggered `after_s` after the request."""
     triggered = int((ASKED + timedelta(seconds=after_s)).timestamp() * 1000)
     counts = {"num_subtasks": 2, "num_acknowledged_subtasks": 2}
-    said = {"id": number, "status": status, "trigger_timestamp": triggered, "is_savepoint": False, **counts, **more}
-    return CheckpointStats.parse(Fields(said, "/checkpoints"))
+    text = {"id": number, "status": status, "trigger_timestamp": triggered, "is_savepoint": False, **counts, **more}
+    return CheckpointStats.parse(Fields(text, "/checkpoints"))
 
 
 @pytest.mark.parametrize(

@@ -256,10 +256,10 @@ def _assert_same_rows(sick: dict[str, Any], well: dict[str, Any], wrong: Wrong) 
                 assert not invented, (key, invented)
 
 
-def _invents(value: Any, told: Any) -> bool:
+def _invents(value: Any, expected: Any) -> bool:
     """Return whether a value has data that no answer contained. In a list, entries may be missing."""
-    if isinstance(value, list) and isinstance(told, list) and len(value) == len(told):
-        return any(map(_invents, value, told))
+    if isinstance(value, list) and isinstance(expected, list) and len(value) == len(expected):
+        return any(map(_invents, value, expected))
     if isinstance(value, list):
         return any(_invents(each, None) for each in value)
-    return bool(value) and value != told
+    return bool(value) and value != expected

@@ -151,8 +151,10 @@ def test_a_partition_without_complete_roll_ups_is_not_dropped(old: Rows, pipelin
     assert spans.holds(first_span()) == WorkReason.ROLLUPS_OF_ANOTHER_SERVER()
     Checkpoint.objects.filter(checkpoint_id=4).update(status="IN_PROGRESS", final=False)
     assert str(spans.holds(first_span())).startswith("1 of its checkpoints may still change, for example of job job-")
-    said = str(advance())
-    assert said.startswith("Checkpoints and operators of 10 August to 16 August 2026 cannot be archived yet. 1 of its")
+    report = str(advance())
+    assert report.startswith(
+        "Checkpoints and operators of 10 August to 16 August 2026 cannot be archived yet. 1 of its"
+    )
     assert Checkpoint.objects.count() == 112
 
 

@@ -62,20 +62,20 @@ def test_growth_and_the_day_of_the_timeout_are_predicted(rows, job):
     """The duration grows by one second a day. From 40 s yesterday it reaches 60 s in 21 days, despite an outlier."""
     slow = lambda ago, at: 900_000 if ago == 6 else 41_000 - 1000 * ago  # noqa: E731
     fill(rows, job, 28, slow, lambda ago, at: 10**9 - 10**7 * ago, every_min=240)
-    told = forecast(job, NOW)
-    assert told.state_per_day == pytest.approx(10**7, rel=0.2)
-    assert told.duration_per_day == pytest.approx(1000, rel=0.15)
-    assert told.exceeds_timeout_on is not None
-    assert 14 <= (told.exceeds_timeout_on - NOW).days <= 24
+    result = forecast(job, NOW)
+    assert result.state_per_day == pytest.approx(10**7, rel=0.2)
+    assert result.duration_per_day == pytest.approx(1000, rel=0.15)
+    assert result.exceeds_timeout_on is not None
+    assert 14 <= (result.exceeds_timeout_on - NOW).days <= 24
 
 
 def test_a_constant_duration_never_exceeds_the_timeout(rows, job):
     fill(rows, job, 28, lambda ago, at: 5000, every_min=240)
-    told = forecast(job, NOW)
-    assert (told.state_per_day, told.exceeds_timeout_on, told.days) == (0, None, 28)
+    result = forecast(job, NOW)
+    assert (result.state_per_day, result.exceeds_timeout_on, result.days) == (0, None, 28)
 
 
 def test_a_short_history_has_no_forecast(rows, job):
     fill(rows, job, 5, lambda ago, at: 5000 - 900 * ago, every_min=240)
-    told = forecast(job, NOW)
-    assert (told.state_per_day, told.duration_per_day, told.exceeds_timeout_on) == (None, None, None)
+    result = forecast(job, NOW)
+    assert (result.state_per_day, result.duration_per_day, result.exceeds_timeout_on) == (None, None, None)

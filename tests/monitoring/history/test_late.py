@@ -130,12 +130,12 @@ def test_a_kill_before_any_step_counts_late_rows_exactly_once(
     environ = os.environ | {"DATABASE_URL": database_url()}
     done = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True, timeout=800)
     assert done.returncode == 0, done.stderr
-    told = [line.split("|") for line in done.stdout.splitlines()]
-    assert told[-1][0] == "ended 0", done.stderr
-    seen = {step.split(": ")[-1].split()[0] for step, *_ in told}
+    output = [line.split("|") for line in done.stdout.splitlines()]
+    assert output[-1][0] == "ended 0", done.stderr
+    seen = {step.split(": ")[-1].split()[0] for step, *_ in output}
     assert seen >= {"look", "write", "count", "replace", "manifest", "forget"}
-    assert {counted for *_, counted in told} == {_count_text(before), _count_text(figures(prompt))}
-    assert {rows for _, rows, _ in told} == {told[0][1]}
+    assert {counted for *_, counted in output} == {_count_text(before), _count_text(figures(prompt))}
+    assert {rows for _, rows, _ in output} == {output[0][1]}
     assert figures(late_one) == figures(prompt)
     known = {each.path for each in ArchivedFile.objects.filter(state=ArchivedState.LIVE)}
     assert {str(each.relative_to(archive)) for each in archive.rglob("*.parquet")} == known
@@ -154,8 +154,8 @@ def test_a_damaged_file_is_reported_and_other_days_are_processed(old: Rows, arch
     next_day: datetime = OLD + timedelta(days=1)
     for run in twins:
         old.checkpoint(run, 6000, triggered_at=next_day, end_to_end_duration=5, final=True)
-    said = advance()
-    taken, not_counted = said.done
+    report = advance()
+    taken, not_counted = report.done
     assert taken == WorkReason.ARCHIVED_LATE(count=1)
     assert str(not_counted).startswith("Late rows of 13 August 2026 are not counted yet: ")
     assert file.name in str(not_counted.args["why"])

@@ -60,9 +60,9 @@ def test_new_partitions_take_over_rows_that_were_stored_early(rows, settings, wi
         checkpoint=early, vertex_id="a", name="a", num_subtasks=1, num_acknowledged_subtasks=1
     )
 
-    said = make_ahead(end + timedelta(hours=1))
+    report = make_ahead(end + timedelta(hours=1))
 
-    assert said.done[0].args["names"][0].startswith("monitoring_checkpoint_")
+    assert report.done[0].args["names"][0].startswith("monitoring_checkpoint_")
     assert place(early) == f"monitoring_checkpoint_{(end if width == 'week' else end + DAY):%Y%m%d}"
     assert place(far) == "monitoring_checkpoint_after"
     assert list(early.operators.all()) == [operator]

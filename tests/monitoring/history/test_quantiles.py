@@ -51,12 +51,12 @@ def by_sql(job, start, end, figure):
 
 
 def agree(job, start, end, figure):
-    told = quantiles(job, start, end, figure, ASKED)
+    result = quantiles(job, start, end, figure, ASKED)
     known, total, minimum, maximum, values = by_sql(job, start, end, figure)
-    assert (told.known, told.total, told.minimum, told.maximum) == (known, total, minimum, maximum)
-    for share, value in told.quantiles.items():
+    assert (result.known, result.total, result.minimum, result.maximum) == (known, total, minimum, maximum)
+    for share, value in result.quantiles.items():
         assert value == (near(values, share) if values else None)
-    return told
+    return result
 
 
 @pytest.mark.parametrize("state", ["no pipeline", "up to date", "behind"])
@@ -119,8 +119,8 @@ def test_progress_of_another_server_is_ignored(job, pipeline, rows):
 
 def test_a_time_without_checkpoints_has_no_figures(rows):
     at = datetime(2026, 1, 1, tzinfo=UTC)
-    told = quantiles(rows.job(), at, at + timedelta(days=3))
-    assert (told.known, told.mean, told.maximum, set(told.quantiles.values())) == (0, None, None, {None})
+    result = quantiles(rows.job(), at, at + timedelta(days=3))
+    assert (result.known, result.mean, result.maximum, set(result.quantiles.values())) == (0, None, None, {None})
 
 
 def test_unread_changes_block_only_the_series_of_their_job(job, pipeline, rows, monkeypatch):

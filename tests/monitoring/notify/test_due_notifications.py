@@ -168,9 +168,13 @@ def test_the_problems_left_after_an_outage_are_one_message(channel, cluster, fai
     recover(parent, now + 4 * MINUTE)
     tick(now + 5 * MINUTE)
     assert written_messages() == [("opened", 1), ("resolved", 1)]
-    said = message_of(Delivery.objects.latest("id")).lead
-    assert (said.sentence.code, said.sentence.args["hid"], said.sentence.args["left"]) == (AlertReason.HID_SOME, 3, 2)
-    assert said.text().endswith("It hid 3 of its jobs' incidents; 2 of them are open.")
+    output = message_of(Delivery.objects.latest("id")).lead
+    assert (output.sentence.code, output.sentence.args["hid"], output.sentence.args["left"]) == (
+        AlertReason.HID_SOME,
+        3,
+        2,
+    )
+    assert output.text().endswith("It hid 3 of its jobs' incidents; 2 of them are open.")
     recover(second, now + 5 * MINUTE)
     tick(now + 4 * MINUTE + SETTLING)
     assert written_messages()[2:] == [("opened", 1)]

@@ -42,12 +42,12 @@ def test_another_cluster_at_the_address_neither_loses_nor_adds_jobs(
     job = engine.jobs.pop()
     set_configuration(engine, ANOTHER)
     engine.job(name="a job of another cluster")
-    said = " ".join(poll() for _ in range(12))
+    text = " ".join(poll() for _ in range(12))
     watched.refresh_from_db()
     cluster.refresh_from_db()
     assert (watched.state, watched.missing_since, cluster.reachable) == ("RUNNING", None, False)
     assert Job.objects.count() == 1
-    assert "Another cluster answers at" in said
+    assert "Another cluster answers at" in text
     assert cluster.last_error_value.code is EngineReason.ANOTHER_CLUSTER
     assert "cluster-id /demo" in cluster.last_error
     assert cluster.stranger["names"]["cluster-id"] == "/other"
@@ -69,10 +69,10 @@ def test_an_outage_that_turns_out_to_be_another_cluster_is_distinguished(
     del engine.instead["/jobs/overview"]
     engine.jobs.clear()
     set_configuration(engine, ANOTHER)
-    said = " ".join(poll() for _ in range(3))
+    text = " ".join(poll() for _ in range(3))
     kinds = [(each.kind, each.ended_at is None) for each in Outage.objects.order_by("began_at")]
     assert kinds == [(OutageKind.NO_ANSWER, False), (OutageKind.ANOTHER_CLUSTER, True)]
-    assert said.count("Another cluster answers at") == 1
+    assert text.count("Another cluster answers at") == 1
 
 
 def test_a_person_confirms_that_it_was_rebuilt(

@@ -161,11 +161,11 @@ def test_a_failed_restart_marks_it_as_gone(savepoint, job, job_manager, now, way
     Run.objects.update(state="CANCELED", ended_at=now)
     job_manager.jobs.clear()
     Savepoint.objects.update(next_check_at=None)
-    said = f"java.io.FileNotFoundException: Cannot find checkpoint or savepoint file/directory '{savepoint.path}'"
+    text = f"java.io.FileNotFoundException: Cannot find checkpoint or savepoint file/directory '{savepoint.path}'"
     job_manager.can_validate = can_validate
-    job_manager.exception = said
+    job_manager.exception = text
     if way == "refuses the launch":
-        job_manager.refused_paths[savepoint.path] = said
+        job_manager.refused_paths[savepoint.path] = text
     else:
         job_manager.starts_as = "FAILED"
     attempt = restart_from(Job.objects.get(pk=job.pk), savepoint, "ada", now)

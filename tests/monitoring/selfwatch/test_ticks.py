@@ -43,8 +43,8 @@ def test_a_run_of_a_task_stores_its_time_duration_worker_and_report():
 
 def test_postponed_work_is_not_logged_at_every_tick(caplog):
     copied = WorkReason.PROGRAMS_COPIED(count=1)
-    said = iter([*[CycleReport((CHANGED,))] * 3, CycleReport((copied,)), CycleReport(), CycleReport((CHANGED,))])
-    look = recorded(lambda: next(said))
+    text = iter([*[CycleReport((CHANGED,))] * 3, CycleReport((copied,)), CycleReport(), CycleReport((CHANGED,))])
+    look = recorded(lambda: next(text))
     with caplog.at_level(logging.INFO):
         for _ in range(6):
             look()
@@ -52,8 +52,8 @@ def test_postponed_work_is_not_logged_at_every_tick(caplog):
 
 
 def test_an_empty_run_keeps_the_last_report():
-    said = iter([CycleReport((CHANGED,)), None, CycleReport(left=(WAITING,))])
-    look = recorded(lambda: next(said))
+    text = iter([CycleReport((CHANGED,)), None, CycleReport(left=(WAITING,))])
+    look = recorded(lambda: next(text))
     for _ in range(3):
         look()
     row = Tick.objects.get()

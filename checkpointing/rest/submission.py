@@ -180,7 +180,7 @@ def follow(
         status = str(job["state"]) if job else "unknown: no job manager answers"
         waits = job.get("launch-wait") or {}
         if waits.get("for") == Lacking.ENVIRONMENT.value:
-            deadline = monotonic() + timeout_s  # the job manager has a separate limit for this
+            deadline = monotonic() + timeout_s  # the job manager limits the preparation of environments itself
         said = (status, waits.get("for"), waits.get("step"))
         if said != shown:  # a change of the queue position, or of pip's last line, is not logged
             say(f"{status}: {launch_wait_text(waits)}" if waits else status)

@@ -78,7 +78,7 @@ _BUSY_TICK_S = 0.02
 _IDLE_TICK_S = 0.25
 _LAST_WORDS_S = 10.0
 _JVM_EXIT_S = 3.0
-# A retry cannot fix these errors.
+# Errors that a retry cannot fix.
 _PERMANENT = (ProgramError, RestoreRefused, InvalidConfiguration, OutputTaken, UnsupportedPySpark)
 
 

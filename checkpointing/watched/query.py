@@ -190,7 +190,7 @@ def _read_position(query: Query, files: Files, now_ms: int) -> Query:
         if lines[:1] != [_FORMAT]:
             raise Refused(Refusal.UNKNOWN_FORMAT, file=path, version=repr(lines[0][:20]), known=_FORMAT)
         position = _position(batch, lines)
-    except _MISSING:  # Spark deleted it meanwhile
+    except _MISSING:  # Spark deleted the file meanwhile
         return read
     except Refused as refused:
         return replace(read, problem=refused.as_json())

@@ -66,7 +66,7 @@ class CheckpointPoint:
     asynchronous: int | None
     state_size: int | None
     checkpointed_size: int | None
-    stands_for: int  # number of checkpoints in its bucket, including this one
+    stands_for: int  # number of checkpoints in the bucket that this point represents
     failure: str = ""
     processed: int | None = None
     persisted: int | None = None

@@ -23,7 +23,7 @@ from monitoring.models import Job
 
 T = TypeVar("T")
 
-WEEKS = 4  # the texts of Basis name this number
+WEEKS = 4  # the texts of Basis contain the number of weeks
 MADE = 20_000  # a page reads at most this many checkpoints that no roll-up contains
 LEAST = 3  # minimum number of hours for an expectation
 LEAST_DAYS = 7  # minimum number of days for a forecast

@@ -75,7 +75,7 @@ class Job(models.Model):
     # How many final savepoints stay; None: all.
     final_savepoints_kept = models.PositiveIntegerField(null=True, blank=True, default=10)
     automation_paused = models.BooleanField(default=False)
-    automation_paused_until = models.DateTimeField(null=True, blank=True)  # None: until a person ends it
+    automation_paused_until = models.DateTimeField(null=True, blank=True)  # None: a pause lasts until a person ends it
     automation_note = models.TextField(blank=True, default="")
     automation_note_value = ReasonField(null=True, blank=True)  # None: a person wrote `automation_note`
     created_at = models.DateTimeField(auto_now_add=True)

@@ -87,7 +87,7 @@ def _left_down(attempt: RestartAttempt, failed: End) -> bool:
         return False
     passed = attempt.steps.filter(name=StopJob.step, state__in=(StepState.DONE, StepState.SKIPPED)).exists()
     is_asked_to_stop = attempt.stop_savepoint_id is not None or not attempt.stop_first or failed.nothing_runs
-    stopping = attempt.state == AttemptState.STOPPING and is_asked_to_stop and not failed.job_goes_on
+    stopping = attempt.state == AttemptState.STOPPING and is_asked_to_stop and not failed.job_still_runs
     return passed or stopping
 
 

@@ -93,7 +93,7 @@ class ClusterLag:
 
     name: str
     reachable: bool
-    stranger: bool  # another cluster answers at its address
+    stranger: bool  # another cluster answers at the address of this one
     lag_s: float
     last_answer_at: datetime | None
     consecutive_failures: int

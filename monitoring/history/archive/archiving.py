@@ -135,7 +135,7 @@ def _close(span: Span, pieces: Sequence[Piece]) -> None:
     tables = [KINDS[kind].table for kind in (*span.partitions, *span.missing)]
     with transaction.atomic(), connection.cursor() as cursor:
         alone(cursor)
-        for table in tables:  # locked in the order in which polls write them
+        for table in tables:  # lock the tables in the order in which polls write to them
             cursor.execute(f"LOCK TABLE ONLY {table.name} IN ACCESS EXCLUSIVE MODE")
         if PartitionTouch.objects.filter(partition__in=span.partitions.values()).exists():
             raise ChangedMeanwhile(WorkReason.SPAN_CHANGED(span=str(span)))

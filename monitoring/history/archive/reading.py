@@ -260,7 +260,7 @@ def _in_thread(file: ArchivedFile, read: Callable[[], T]) -> T:
         except StorageSilent as silence:
             raise parquet.Silent(file, limit_s) from silence
 
-    return parquet.told(file, read_in_time)
+    return parquet.read_and_note_problem(file, read_in_time)
 
 
 def _models(found: pa.Table, model: type[M]) -> list[M]:

@@ -23,7 +23,7 @@ from dashboard.charts.rolled import rolled_figure
 from dashboard.charts.sizes import sizes_figure
 from dashboard.queries.rolled import RolledPoint
 from dashboard.queries.series import AlignmentColumn, AlignmentGrid, CheckpointPoint, RunStart, Span
-from monitoring.history.quantiles import Told
+from monitoring.history.quantiles import RangeFigures
 from monitoring.units import flink_duration_text
 
 NOW = datetime(2026, 11, 21, 14, 0, tzinfo=UTC)
@@ -92,7 +92,7 @@ def rolled_points(longest: Sequence[int], failed: Sequence[int]) -> list[RolledP
         start = NOW - day * (len(longest) - number)
         counts = {"completed": 100, "failed": failures}
         quantiles = {0.5: 50.0, 0.95: 100.0}
-        result = Told(start, start + day, counts, 100, 5_000, 10, maximum, quantiles)
+        result = RangeFigures(start, start + day, counts, 100, 5_000, 10, maximum, quantiles)
         found.append(RolledPoint(start, start + day, {"duration": result}))
     return found
 

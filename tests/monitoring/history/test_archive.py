@@ -19,7 +19,7 @@ from monitoring.history.archive import archiving, cycle, due, spans
 from monitoring.history.archive.moving import ChangedMeanwhile, Mover
 from monitoring.history.forgetting import forget
 from monitoring.history.partitions import TABLES, partitions_of
-from monitoring.history.quantiles import NotRolledUp, series, told
+from monitoring.history.quantiles import NotRolledUp, figures_of_ranges, series
 from monitoring.history.stretches import Stretch
 from monitoring.models import (
     ArchivedFile,
@@ -82,10 +82,10 @@ def test_a_kill_before_any_step_neither_loses_nor_duplicates_rows(old: Rows, pip
     done = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True, timeout=800)
 
     assert done.returncode == 0, done.stderr
-    told = [line.split("|") for line in done.stdout.splitlines()]
-    assert [step for step, digest in told if digest != before] == []
-    assert told[-1][0] == "ended 0", done.stderr
-    seen = {step.split(": ")[-1].split()[0] for step, _ in told}
+    figures_of_ranges = [line.split("|") for line in done.stdout.splitlines()]
+    assert [step for step, digest in figures_of_ranges if digest != before] == []
+    assert figures_of_ranges[-1][0] == "ended 0", done.stderr
+    seen = {step.split(": ")[-1].split()[0] for step, _ in figures_of_ranges}
     assert seen >= {"watch", "plan", "move", "manifests", "close", "read", "write", "replace", "manifest"}
     assert not Checkpoint.objects.filter(triggered_at__lt=NOW - timedelta(days=60)).exists()
     known = {each.path for each in ArchivedFile.objects.filter(state=ArchivedState.LIVE)}
@@ -242,25 +242,27 @@ def test_quantiles_and_series_are_the_same_before_and_after_archiving(
         Stretch(OLD + 13 * timedelta(hours=1), NOW),
     ]
     wanted = (0.5, 0.99)
-    before = told(job, asked, ["duration", "state_size"], wanted)
+    before = figures_of_ranges(job, asked, ["duration", "state_size"], wanted)
     by_hour = series(job, OLD, OLD + timedelta(hours=30), seconds=3600)
     settings.HOURS_KEPT = timedelta(days=95)
     assert "Hour roll-ups before 2026-08-18 deleted: 20." in str(forget(NOW))
-    assert told(job, asked, ["duration", "state_size"], wanted) == before
+    assert figures_of_ranges(job, asked, ["duration", "state_size"], wanted) == before
     assert series(job, OLD, OLD + timedelta(hours=30), seconds=3600) == by_hour
     advance()
-    assert told(job, asked, ["duration", "state_size"], wanted) == before
+    assert figures_of_ranges(job, asked, ["duration", "state_size"], wanted) == before
     assert series(job, OLD, OLD + timedelta(hours=30), seconds=3600) == by_hour
     done = RollupProgress.objects.get()
     RollupProgress.objects.all().delete()
-    assert told(job, asked, ["duration", "state_size"], wanted) == before
+    assert figures_of_ranges(job, asked, ["duration", "state_size"], wanted) == before
     done.save(force_insert=True)
     for file in archive.glob("checkpoints/*/month=2026-08/*.parquet"):
         file.unlink()
-    days = told(job, [Stretch(OLD - timedelta(hours=12), OLD + timedelta(days=3))], ["duration"], wanted)[0]["duration"]
+    days = figures_of_ranges(job, [Stretch(OLD - timedelta(hours=12), OLD + timedelta(days=3))], ["duration"], wanted)[
+        0
+    ]["duration"]
     assert (days.counts, days.quantiles) == (before[0]["duration"].counts, before[0]["duration"].quantiles)
     with pytest.raises(NotRolledUp, match="it is missing"):
-        told(job, asked[1:2], ["duration"], wanted)
+        figures_of_ranges(job, asked[1:2], ["duration"], wanted)
 
 
 def test_an_unfinished_file_of_a_killed_process_is_removed(db: None, archive: Path) -> None:

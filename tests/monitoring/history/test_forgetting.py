@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from monitoring.history.forgetting import forget
 from monitoring.history.partitions import cover
-from monitoring.history.quantiles import told
+from monitoring.history.quantiles import figures_of_ranges
 from monitoring.history.stretches import Stretch
 from monitoring.models import Checkpoint, Rollup, RollupProgress
 from monitoring.reasons.work import WorkReason
@@ -80,11 +80,11 @@ def test_quantiles_are_the_same_after_hour_roll_ups_are_deleted(rows, pipeline, 
     pipeline.run()
     job, whole = long_ago.job, Stretch(rows.ago(90 * 86_400), rows.now)
     asked = [whole, Stretch(rows.ago(80 * 86_400 + 3 * 3600), rows.ago(20 * 86_400)), replace(whole, run=long_ago.pk)]
-    before = told(job, asked, ("duration",), (0.5, 0.95))
+    before = figures_of_ranges(job, asked, ("duration",), (0.5, 0.95))
     forget(rows.now)
-    assert told(job, asked, ("duration",), (0.5, 0.95)) == before
+    assert figures_of_ranges(job, asked, ("duration",), (0.5, 0.95)) == before
     Checkpoint.objects.filter(checkpoint_id=1).update(end_to_end_duration=9)
-    assert told(job, asked[:1], ("duration",), (0.5,))[0]["duration"].minimum == 9
+    assert figures_of_ranges(job, asked[:1], ("duration",), (0.5,))[0]["duration"].minimum == 9
 
 
 def test_hour_roll_ups_are_kept_while_an_older_pipeline_runs(rows, pipeline, long_ago):

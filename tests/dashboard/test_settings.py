@@ -69,7 +69,7 @@ def test_addresses_with_passwords_may_come_from_files(tmp_path: Path) -> None:
         pytest.param("http://w.example", "true", "200 None 200", marks=pytest.mark.nightly),
     ],
 )
-def test_requests_without_tls_are_redirected_where_a_proxy_says_so(
+def test_requests_that_a_proxy_received_without_tls_are_redirected(
     tmp_path: Path, public_url: str, behind_proxy: str, answers: str
 ) -> None:
     code = """

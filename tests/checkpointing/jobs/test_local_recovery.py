@@ -101,7 +101,7 @@ async def test_switched_off_it_is_the_newest_checkpoint(manager: RunningJobManag
     assert (attempt["restored-from"], attempt["restored-batches"]) == ("checkpoint", {"wordcount": 7})
 
 
-async def test_useless_local_state_is_not_retried_and_costs_no_restart(
+async def test_unusable_local_state_is_not_retried_and_uses_no_restart(
     manager: RunningJobManager,
 ) -> None:
     job_id = await manager.submit_running(ONCE)

@@ -161,7 +161,7 @@ async def test_a_spark_home_without_spark_submit_is_named(tmp_path: Path) -> Non
         launcher.launch(spec(tmp_path, {"spark.master": "yarn"}))
 
 
-async def test_where_no_driver_could_start_a_submission_is_refused_with_the_cause(tmp_path: Path) -> None:
+async def test_a_submission_is_refused_with_the_cause_if_no_driver_could_start(tmp_path: Path) -> None:
     launcher = LocalDriverLauncher({}, lambda: Path("/opt"), tmp_path)
     async with running_job_manager(tmp_path, launcher) as manager:  # type: ignore[arg-type]
         for master, cause in [("mesos://m:5050", "spark.master: 'mesos://m:5050' is not allowed"), ("yarn", "SHARED")]:

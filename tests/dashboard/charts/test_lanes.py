@@ -88,7 +88,7 @@ def test_marks_cross_all_lanes() -> None:
     assert [(shape["yref"], shape["y0"], shape["y1"]) for shape in shapes] == [("paper", 0, 1)] * 2
 
 
-def test_lane_without_figures_says_so() -> None:
+def test_a_lane_without_figures_has_a_text() -> None:
     drawn = figure(waits=grid(0), missing=("", "No subtask data.", ""))
     (text,) = drawn["layout"]["annotations"]
     assert (text["name"], text["text"]) == ("lane", "No subtask data.")

@@ -78,7 +78,7 @@ def test_the_page_shows_every_figure_of_the_checkpoint(viewer: Client, checkpoin
     assert "Duration by subtask" in page
 
 
-def test_its_operators_are_sorted_by_any_column(viewer: Client, checkpoint: Checkpoint) -> None:
+def test_operators_of_a_checkpoint_are_sorted_by_any_column(viewer: Client, checkpoint: Checkpoint) -> None:
     part = f"operators-{checkpoint.pk}"
     for field, order in (("name", "asc"), ("name", "desc"), ("state_size", "desc"), ("checkpointed_size", "asc")):
         asked = {"sort": field, "order": order}
@@ -89,7 +89,7 @@ def test_its_operators_are_sorted_by_any_column(viewer: Client, checkpoint: Chec
         assert f'aria-sort="{result}"' in page.content.decode()
 
 
-def test_its_subtasks_are_sorted_by_any_column_unknown_last(viewer: Client, checkpoint: Checkpoint) -> None:
+def test_subtasks_are_sorted_by_any_column_with_unknown_values_last(viewer: Client, checkpoint: Checkpoint) -> None:
     operator = checkpoint.operators.get(position=1)
     OperatorCheckpoint.objects.filter(pk=operator.pk).update(subtask_sync=[7, None, 9, 8])
     address = reverse("operator", args=[operator.pk])
@@ -155,7 +155,7 @@ def test_pending_checkpoint_refreshes_until_it_is_final(viewer: Client, checkpoi
     assert re.match(r'\s*<div class="stack" id="checkpoint-live"', live)
 
 
-def test_more_operators_cost_no_more_queries(viewer: Client, checkpoint: Checkpoint) -> None:
+def test_more_operators_need_no_more_queries(viewer: Client, checkpoint: Checkpoint) -> None:
     address = reverse("checkpoint", args=[checkpoint.pk])
     viewer.get(address)
     with CaptureQueriesContext(connection) as few:

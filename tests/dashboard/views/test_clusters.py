@@ -362,7 +362,7 @@ def test_undecryptable_secret_is_reported(viewer: Client, now: datetime) -> None
     assert "Waymark cannot poll this cluster." in viewer.get(reverse("cluster", args=[cluster.pk])).content.decode()
 
 
-def test_fifty_clusters_cost_as_many_queries_as_one(viewer: Client, now: datetime) -> None:
+def test_fifty_clusters_need_as_many_queries_as_one(viewer: Client, now: datetime) -> None:
     def queries() -> int:
         with CaptureQueriesContext(connection) as captured:
             assert viewer.get(reverse("clusters")).status_code == 200

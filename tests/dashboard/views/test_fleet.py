@@ -96,7 +96,7 @@ def test_the_live_part_is_a_fragment(operator: Client, now: datetime) -> None:
     assert "<html" not in response.content.decode()
 
 
-def test_two_hundred_jobs_cost_the_queries_of_ten(
+def test_two_hundred_jobs_need_as_many_queries_as_ten(
     operator: Client, now: datetime, django_assert_max_num_queries: Queries
 ) -> None:
     cluster = make.make_cluster(now)

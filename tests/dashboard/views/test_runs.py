@@ -79,7 +79,7 @@ def test_the_heading_says_why_a_run_waits_to_start(operator, rows):
     assert "Other drivers are starting; at most 4 start at a time. Position in the queue: 2 of 5." in text
 
 
-def test_the_heading_says_that_the_environment_is_prepared_how_long_and_what_pip_said(operator, rows):
+def test_the_heading_shows_the_preparation_of_the_environment_with_pips_output(operator, rows):
     job = rows.job(name="preparing", launch=LAUNCH)
     since = rows.ago(200).isoformat()
     wait = {"for": "environment", "kind": "requirements", "step": "installing", "since": since}

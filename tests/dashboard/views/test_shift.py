@@ -54,7 +54,7 @@ def test_the_live_part_has_no_heading(viewer: Client, eventful: Any) -> None:
     assert "flights" in part
 
 
-def test_a_quiet_shift_says_what_appears_here(viewer: Client) -> None:
+def test_a_shift_without_events_explains_what_appears_here(viewer: Client) -> None:
     assert "A quiet shift" in viewer.get(reverse("shift")).content.decode()
 
 

@@ -112,7 +112,7 @@ def test_an_incident_stores_its_finding_as_a_value(open_for, now):
     assert (incident.sentence_value, incident.sentence) == (None, "It was so.")
 
 
-def test_a_thousand_incidents_cost_as_many_queries_as_ten(open_for, now):
+def test_a_thousand_incidents_need_as_many_queries_as_ten(open_for, now):
     from django.db import connection
 
     def queries_needed(incidents):

@@ -67,7 +67,7 @@ def advice_of(expected: Forecast | None, **values) -> list[str]:
     return [each.name for each in advices(facts(forecast=expected, **values))]
 
 
-def test_the_day_of_the_time_out_is_foretold_within_ninety_days() -> None:
+def test_the_day_of_the_timeout_is_predicted_up_to_ninety_days_ahead() -> None:
     growing = Forecast(None, 1000.0, NOW + timedelta(days=89), 28)
     assert advice_of(growing) == ["timeout_foreseen"]
     assert advice_of(replace(growing, exceeds_timeout_on=NOW + timedelta(days=91))) == []

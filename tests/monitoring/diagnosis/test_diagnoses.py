@@ -165,7 +165,7 @@ def test_failures_and_restarts_of_the_week_are_counted(rows, run) -> None:
     assert (found.name, [each.value for each in found.evidence]) == ("no_tolerance", ["1", "1"])
 
 
-def test_a_long_history_costs_no_more_queries(rows, run, django_assert_num_queries) -> None:
+def test_a_long_history_needs_no_more_queries(rows, run, django_assert_num_queries) -> None:
     """Three of the nine queries find that there are no roll-ups."""
     declined(rows, run)
     job = fresh(run.job)

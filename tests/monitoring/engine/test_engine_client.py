@@ -435,7 +435,7 @@ async def test_an_address_that_is_none():
         (None, "In the attic."),
     ],
 )
-def test_where_the_rest_of_a_log_is_has_a_code_or_else_the_job_managers_text(
+def test_the_place_of_the_rest_of_a_log_has_a_code_or_the_job_managers_text(
     code: str | None, elsewhere: Reason | str
 ) -> None:
     log = {"name": "driver-1.log", "attempt": 1, "size": 9, "start-time": 1, "mtime": 2, "elsewhere": "In the attic."}

@@ -366,7 +366,7 @@ def test_a_resolution_waits_until_the_opening_was_delivered(channel, fail, now):
     assert written_messages() == [("opened", 1), ("resolved", 1)]
 
 
-def test_gathering_many_costs_as_many_queries_as_few(channel, fail, now):
+def test_many_notifications_need_as_many_queries_as_few(channel, fail, now):
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
 

@@ -178,7 +178,7 @@ def test_a_refused_state_is_tried_after_the_others(world):
     assert launched_from(world)[0] != seen
 
 
-def test_where_the_engine_can_check_a_state_the_newest_is_tried_first(world):
+def test_the_newest_snapshot_is_tried_first_if_the_engine_can_check_it(world):
     """Validation needs no start, and begins with checkpoints that were never polled."""
     Cluster.objects.update(engine=Engine.SPARK)
     world.engine.can_validate = True

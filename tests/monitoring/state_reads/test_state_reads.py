@@ -112,7 +112,7 @@ def test_two_never_run_at_once(job: Job, snapshot: Checkpoint, now: datetime) ->
         StateRead.objects.filter(pk=second.pk).update(**running)
 
 
-def test_a_query_whose_worker_is_gone_fails_and_the_next_one_is_answered(
+def test_a_query_with_a_lost_worker_fails_and_the_next_one_is_answered(
     job: Job, snapshot: Checkpoint, now: datetime, reader: Any
 ) -> None:
     reader("print('{\"keyed\": []}')")

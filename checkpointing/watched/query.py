@@ -124,7 +124,8 @@ def polled(query: Query, files: Files, now_ms: int) -> Query:
     """
     offsets = _batches(files, f"{query.location}/offsets")
     if offsets is None or _is_rewritten(query, offsets):
-        # Another copy was put there, or the query was started again without its checkpoint. `metadata` has its ID.
+        # Another copy was put at the location, or the query was started again without its checkpoint. `metadata` has
+        # the ID of the present query.
         _check_identity(query, files)
         return Query(query.location, query.query_id, offsets or {}, measured_ms=now_ms)
     query = replace(query, offsets=offsets, commits=_kept(query.commits, offsets))

@@ -39,8 +39,8 @@ FLIGHT_LIMIT_S = 25.0
 # after the first poll or an outage never delays live runs.
 FIGURES_FOR_S = 3.0
 READINGS_PER_FLIGHT = 200
-# At most this many runs that are not due, and whose last list of checkpoints is not remembered, are read only for such
-# figures.
+# The maximum number of runs that are not due and are read only for figures. It limits the runs whose last list of
+# checkpoints is no longer in memory.
 BACKLOG_RUNS = 20
 
 P = ParamSpec("P")

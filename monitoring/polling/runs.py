@@ -34,7 +34,7 @@ _CHANGING = (
     *("observed_at", "moved_at", "end_seen_at"),
 )
 
-# Loading may omit these columns; then they are stored only if they were read in this poll. They are never null.
+# Runs may be loaded without these columns. Then a column is stored only if this poll read it. None of them is null.
 _LARGE = ("checkpoint_config", "summary", "exceptions")
 
 

@@ -30,8 +30,8 @@ TIMEOUT = timedelta(minutes=10)
 # Additional time for a request: it may wait for its turn, and a stop also waits until the job has ended.
 MARGIN = timedelta(minutes=2)
 LONGEST = timedelta(days=1)
-# A schedule requests nothing if the last poll of the job is older than this or than three polls: after a long outage of
-# Waymark, the stored status may be RUNNING although the job is dead. A person may request one.
+# A schedule requests no savepoint if the last poll of the job is older than this or than three poll intervals: after a
+# long outage of Waymark, the stored status may be RUNNING although the job is dead. A person may still request one.
 SEEN_WITHIN = timedelta(minutes=1)
 IN_FLIGHT = (SavepointState.REQUESTED, SavepointState.IN_PROGRESS)
 

@@ -44,7 +44,8 @@ _BARE = {
     "{": re.compile(r"(?P<secret>[^\s,}\]\"'\\]+)"),
     "": re.compile(r"(?P<secret>[^\s;\"']+)"),
 }
-_SIGNATURES = frozenset({"sig", "signature", "x-amz-signature", "x-goog-signature"})  # of addresses that give access
+# Parameters of URLs that contain a signature and so give access.
+_SIGNATURES = frozenset({"sig", "signature", "x-amz-signature", "x-goog-signature"})
 _HEADER = re.compile(r"x-[a-z0-9-]+|api-?key", re.IGNORECASE)
 _OPTION = re.compile(r"(?<!\S)-{1,2}(?P<key>[A-Za-z][A-Za-z0-9._-]*)[^\S\n]+(?P<secret>[^\s\"'-][^\s\"']*)")
 _NAMED_SHAPES = {
@@ -189,7 +190,7 @@ def _value_after(text: str, found: re.Match[str], ends: dict[str, int]) -> Itera
     if not (is_secret(key) or (in_address and key.lower() in _SIGNATURES)):
         return
     if found["sign"] == ":" and not (found["close"] or before in ("{", ",") or _HEADER.fullmatch(key)):
-        return  # prose, or an address
+        return  # the text is prose or an address, not a secret
     place = "?" if in_address else "{" if found["sign"] == ":" else before if before == ";" else ""
     value = _QUOTED.match(text, found.end())
     if value is None and found.end() < ends.get(place, 0):

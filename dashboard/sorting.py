@@ -15,7 +15,7 @@ class Heading:
 
     label: str
     field: str
-    sorted: str  # "ascending", "descending" or ""
+    sorted: str  # the sort order of the column: "ascending", "descending" or ""
     order: str
     numeric: bool = True
 

@@ -49,7 +49,7 @@ def serve(
         cleanup_interval=min(idle_limit_s, 30),
         connection_limit=MOST_CONNECTIONS,
         asyncore_use_poll=True,
-        clear_untrusted_proxy_headers=False,  # Waymark reads them itself (WAYMARK_TRUSTED_PROXIES)
+        clear_untrusted_proxy_headers=False,  # Waymark reads the proxy headers itself (WAYMARK_TRUSTED_PROXIES)
     )
     signal.signal(signal.SIGTERM, _stop)
     server.run()

@@ -150,5 +150,6 @@ def time_text(at: datetime, form: str, translated: Translated = gettext) -> str:
     if "%B" in form:
         form = form.replace("%B", translated(f"{at:%B}"))
     if "%b" in form:
-        form = form.replace("%b", translated(f"{at:%b}".lower()).title())  # Django's catalogues have "jan"
+        # Django's catalogues name months in lower case, such as "jan".
+        form = form.replace("%b", translated(f"{at:%b}".lower()).title())
     return at.strftime(form)

@@ -20,9 +20,9 @@ def test_a_benchmark_without_enough_disk_space_fails_with_the_cause() -> None:
         [sys.executable, "-m", "bench", "savepoint"], cwd=ROOT, env=more_than_any_disk, capture_output=True, text=True
     )
     assert ended.returncode == 1
-    told, failed = ended.stderr.splitlines()[-2:]
-    assert told.startswith("savepoint failed: ")
-    assert "GB are free in" in told
+    result, failed = ended.stderr.splitlines()[-2:]
+    assert result.startswith("savepoint failed: ")
+    assert "GB are free in" in result
     assert failed == "failed, without figures: savepoint"
 
 

@@ -74,9 +74,9 @@ def test_the_packages_of_the_core_are_small(home: Path) -> None:
             sizes[file.relative_to(site).parts[0]] += size
             bytecode += size if file.suffix == ".pyc" else 0
     largest = ", ".join(f"{name} {size / 2**20:.0f}" for name, size in sizes.most_common(8))
-    said = f"{sizes.total() / 2**20:.0f} MiB, {bytecode / 2**20:.0f} of it bytecode; {largest}"
-    print("the core's packages:", said)
-    assert sizes.total() <= MOST, said
+    text = f"{sizes.total() / 2**20:.0f} MiB, {bytecode / 2**20:.0f} of it bytecode; {largest}"
+    print("the core's packages:", text)
+    assert sizes.total() <= MOST, text
 
 
 def test_everything_of_the_core_is_imported(home: Path, environ: dict[str, str]) -> None:

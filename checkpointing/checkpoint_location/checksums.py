@@ -23,7 +23,7 @@ from checkpointing.storage.checksums import STEP, of_sums, sha256_of, sums_of
 
 _MAGIC = b"crc\x00"
 _LARGEST_CHECKED_WHOLE = 2 << 20
-# Smaller files are read as quickly as their checksums.
+# Reading a smaller file takes no longer than reading its stored checksum.
 _LEAST_TOLD_BY_SUMS = 1 << 20
 _LOG = re.compile(r"metadata|offsets/\d+|commits/\d+")
 

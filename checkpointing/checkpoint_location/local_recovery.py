@@ -300,5 +300,5 @@ def _link(source: Path, target: Path) -> None:
         os.link(source, target)
     except FileNotFoundError:
         raise
-    except OSError:  # another file system, or one without links
+    except OSError:  # the target is on another file system, or the file system has no links
         shutil.copyfile(source, target)

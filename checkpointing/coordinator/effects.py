@@ -62,7 +62,10 @@ class Added:
 
 @dataclass(frozen=True)
 class AddCheckpoint:
-    """Result: Added. `uncertain`: IDs of earlier checkpoints that may or may not be in the store."""
+    """Add the checkpoint to the store. The result is Added.
+
+    `uncertain`: IDs of earlier checkpoints that may or may not be in the store.
+    """
 
     checkpoint: CompletedCheckpoint
     uncertain: tuple[int, ...]
@@ -164,7 +167,7 @@ class Send:
 
 @dataclass(frozen=True)
 class Do:
-    """Perform `step` elsewhere, then call `step_done` or `step_failed` of the coordinator."""
+    """Perform `step` outside the coordinator, then call its `step_done` or `step_failed`."""
 
     step: Step
 

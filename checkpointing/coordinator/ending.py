@@ -25,7 +25,7 @@ from checkpointing.model.status import JobStatus
 NUM_ENDED_REMEMBERED = 16
 MOST_PATIENCE = 16
 
-# No checkpoint has this ID.
+# A value that is no checkpoint's ID.
 _NOBODY = 0
 _Reason = CheckpointFailureReason
 UNKNOWN_CHECKPOINT_ID = -1

@@ -103,7 +103,7 @@ class CheckpointRestoring:
         """
         for checkpoint in checkpoints:
             self._pipeline.raise_ids_to(checkpoint.checkpoint_id + 1)
-            if not checkpoint.properties.claimed:  # a claimed one has its files in another pool
+            if not checkpoint.properties.claimed:  # a claimed checkpoint has its files in another pool
                 self._cleaner.register_shared(checkpoint.checkpoint_id, checkpoint.files)
         self._endings.retained = checkpoints
         self._context.outbox.put(Resolve(step.recovered, checkpoints[-1] if checkpoints else None))

@@ -230,7 +230,7 @@ class CheckpointStatsTracker:
     ) -> bool:
         """Add one subtask's figures, even after its checkpoint failed.
 
-        Return False if there is nothing to add them to.
+        Return False if the checkpoint is unknown or does not expect this subtask.
         """
         record = self._find(checkpoint_id)
         if record is None or not record.report_subtask(vertex_id, index, metrics, ack_timestamp):

@@ -193,7 +193,7 @@ class ZooKeeperAttemptRegistry:
         if node is None:
             raise ConnectionUnavailable(
                 f"{_path(job_id)} was created by another request and then deleted"
-            )  # a retry follows
+            )  # the caller retries
         living = _attempt_of(job_id, node)
         if (node.owner_session, living) != (self._connection.session_id, attempt):
             raise AttemptTaken(job_id, living)
@@ -250,7 +250,7 @@ class ZooKeeperHeldAttempt:
             self._released = True
             self._callbacks.clear()
         self._end_thread()
-        with contextlib.suppress(HighAvailabilityError):  # if this fails, the node ends with the session
+        with contextlib.suppress(HighAvailabilityError):  # if removing the node fails, it ends with the session
             self._connection.retrying(self._remove_node)
 
     def _remove_node(self) -> None:

@@ -82,7 +82,7 @@ class HandleJobGraphStore:
         write_durably(file, json.dumps({"version": _version(graph), "graph": graph.to_json()}))
         try:
             self._store_handle(graph.job_id, file, exists=old is not None)
-        except HighAvailabilityError:  # certainly not stored, unlike PossibleInconsistentState
+        except HighAvailabilityError:  # the node was certainly not stored, unlike with PossibleInconsistentState
             file.unlink(missing_ok=True)
             raise
         if old is not None:

@@ -293,7 +293,7 @@ class ZooKeeperConnection:
                 acls, _ = self._await(self._client.get_acls_async(full))
                 if not self._access.owns(acls):
                     self._await(self._client.set_acls_async(full, CREATOR_ALL_ACL))
-        except NodeMissing:  # the session of this ephemeral node has ended
+        except NodeMissing:  # the ephemeral node was deleted because its session has ended
             return
         for name in self.children(path):
             self._protect(f"{path}/{name}".strip("/"))

@@ -124,7 +124,7 @@ class ZooKeeperLeaderElection:
         self._end_term("the election was closed")
         self._wake.set()
         self._thread.join()
-        with contextlib.suppress(HighAvailabilityError):  # if this fails, the nodes end with the session
+        with contextlib.suppress(HighAvailabilityError):  # if removing the nodes fails, they end with the session
             if self._connection.state is ConnectionState.CONNECTED:
                 self._withdraw()
         if self._notifier is not None:
@@ -254,7 +254,7 @@ class ZooKeeperLeaderElection:
         operations.append(Create(CONNECTION_INFO, wanted, ephemeral=True))
         try:
             self._connection.commit(operations, fence=f"{LATCH}/{latch}")
-        except (NodeExists, NodeMissing):  # changed after it was read
+        except (NodeExists, NodeMissing):  # another process changed the node after it was read
             self._wake.set()
         except NodeNotEmpty as error:  # nodes below it must not be removed; the next renewal retries
             self._report(error)

@@ -150,7 +150,8 @@ class Attempt:
         watched: DriverProcess | None = None
         async with asyncio.TaskGroup() as group:
             while not self.ended.done():
-                if self.process is not watched and self.process is not None:  # an adopted process may replace it
+                if self.process is not watched and self.process is not None:
+                    # An adopted process may have replaced the watched one.
                     watched = self.process
                     group.create_task(self._watch_process(watched))
                 registered = self.registration.is_set()

@@ -426,7 +426,7 @@ class AttemptStarter:
             async with self._writing:
                 await self._io.run(partial(self._write_into_existing_directory, attempt.record))
         except (OSError, HighAvailabilityError) as error:
-            # If this write fails, the next job manager looks for the driver again and finds that it is gone.
+            # If this write fails, the next job manager finds that the driver has ended.
             logger.warning(
                 "job %s: the end of attempt %d was not recorded: %s", self.graph.job_id, attempt.number, error
             )

@@ -25,9 +25,9 @@ RANGE_SIZE = 10_000
 GAP = 1_000_000
 # Spark reads some batch numbers as 32-bit integers.
 LIMIT = 2**31 - 1
-# A driver whose query has no more than this many numbers left ends.
+# The driver ends if one of its queries has no more than this many batch numbers left.
 SPARE_NUMBERS = 100
-# The name of the failure of such a driver. The restart strategy does not count it.
+# Such a driver reports a failure of this name. The restart strategy does not count it.
 NUMBERS_USED_UP = "BatchNumbersUsedUp"
 
 # Several jobs of one family may reserve numbers at the same time, each on another thread.

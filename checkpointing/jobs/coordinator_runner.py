@@ -107,7 +107,7 @@ class CoordinatorSteps:
             self._id_counter.set_count(least_id)
 
     def _add(self, step: AddCheckpoint) -> Added:
-        """Add the new checkpoint first: before that, an uncertain one may be the newest that is stored."""
+        """Add the checkpoint, then withdraw uncertain ones: until then, an uncertain one may be the newest stored."""
         dropped = self._store.add_checkpoint(step.checkpoint)
         withdrawn = tuple(old for old in step.uncertain if self._store.withdraw(old))
         return Added(tuple(self._store.checkpoints), dropped, withdrawn)

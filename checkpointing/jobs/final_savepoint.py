@@ -82,9 +82,8 @@ class FinalSavepoint:
 
         Args:
             record: the record of the job's last attempt.
-            former: that attempt, or None if its driver is gone. If the savepoint is complete, such an attempt is
-                returned
-                as FINISHED.
+            former: that attempt, or None if its driver is gone. Without a driver, an attempt with a complete savepoint
+                is returned as FINISHED.
         """
         savepoint = await self._completed_before(record)
         if savepoint is None:
@@ -126,7 +125,7 @@ class FinalSavepoint:
             self._coordinator.stop_periodic()
             await self._save(attempt)
             if attempt.stop_cause is not None and not attempt.ended.done():
-                await self._let_go(attempt)
+                await self._stop_driver(attempt)
         finally:
             self._actions.end()
 
@@ -182,7 +181,7 @@ class FinalSavepoint:
         self._report(f"No final savepoint could be taken. Checkpoint {checkpoint.checkpoint_id} stays instead.")
         return True
 
-    async def _let_go(self, attempt: Attempt) -> None:
+    async def _stop_driver(self, attempt: Attempt) -> None:
         """Send Stop to the driver. After the timeout the attempt counts as FINISHED, because its state is saved."""
         self._gateway.send(Stop(self._gateway.session_id, attempt.stop_cause))
         await asyncio.wait({attempt.ended}, timeout=self._services.settings.cancel_timeout_s)

@@ -196,7 +196,7 @@ class JobCheckpoints:
                 logger.warning("job %s: %s could not be claimed yet: %s", self._job_id, checkpoint.location, error)
                 await asyncio.sleep(_AGAIN_AFTER_S)
                 with contextlib.suppress(*RECOVERY_ERRORS):
-                    await self.recover(self.first_id)  # the store may have it nevertheless
+                    await self.recover(self.first_id)  # the store may have the checkpoint despite the error
 
     async def _add_claimed(self, checkpoint: CompletedCheckpoint) -> None:
         is_outside_job_directory = await self._claims.is_outside_job_directory()

@@ -196,7 +196,7 @@ class JobMaster:
                 self.record.note_end(end)
             if end.state is DriverState.FINISHED:
                 await self._interrupts.wait_for(self.checkpoints.savepoints_written())
-                if self.status is not JobStatus.RUNNING:  # the driver ended before the job was RUNNING here
+                if self.status is not JobStatus.RUNNING:  # the driver ended before this job manager saw the job RUNNING
                     self.record.move(JobStatus.RUNNING, "the driver ran")
                 if attempt is None or not self.rescale.takes_over(attempt, end):
                     return self._finished()

@@ -22,7 +22,7 @@ _BY_FAMILY = {
     ),
     "execution.state-recovery.": ("path", "ignore-unclaimed-state", "claim-mode", "from-local", "from-shared"),
     "execution.sinks.": ("after-restore",),
-    # Flink's names for these keys before Flink 2.
+    # Names that Flink 1 used for keys of Flink 2.
     "execution.savepoint": (".path", ".ignore-unclaimed-state", "-restore-mode"),
     "restart-strategy": (
         *("", ".type", ".fixed-delay.attempts", ".fixed-delay.delay"),

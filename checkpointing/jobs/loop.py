@@ -61,7 +61,7 @@ class _Call(Generic[T]):
         self.last_progress_s = self._now()
 
     def settle(self, done: Future[T]) -> None:
-        if self.result.done():  # no caller waits any more
+        if self.result.done():  # no caller waits for the result any more
             return
         error = done.exception()
         if error is None:

@@ -13,7 +13,7 @@ from checkpointing.model.job_graph import JobGraph
 from checkpointing.model.messages import Vertex, VertexKind
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
-# Flink's limit, too.
+# Flink has the same limit.
 MAX_PARALLELISM = 1 << 15
 
 

@@ -57,7 +57,7 @@ class PastJobs:
 
     def _unfinished(self) -> set[str]:
         """Return the jobs with a savepoint that was begun, or with an attempt whose end was not recorded."""
-        self._services.temporaries.remove_later()  # removes files of interrupted imports
+        self._services.temporaries.remove_later()  # this call removes files of interrupted imports
         found = jobs_with_intents(self._services.intents_directory)
         if not self._knows_all_jobs():
             return found

@@ -51,7 +51,7 @@ class HighAvailabilitySpec:
     hosts: str
     root: str
     session_timeout_s: float
-    access: ZooKeeperAccessFiles | None = None  # None: anonymous, in plain text
+    access: ZooKeeperAccessFiles | None = None  # None: clients are anonymous and use no TLS
 
 
 def is_script(entry_class: str) -> bool:

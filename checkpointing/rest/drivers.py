@@ -96,7 +96,7 @@ async def _write(websocket: WebSocket, channel: DriverChannel) -> None:
             await websocket.send_text(encode(message))
         await websocket.close()
     except (WebSocketDisconnect, RuntimeError, OSError):
-        return  # the reader notices and cleans up
+        return  # the reader of the log notices it and cleans up
 
 
 async def _sent_last(channel: DriverChannel, writer: asyncio.Task[None], message: JobManagerMessage) -> None:

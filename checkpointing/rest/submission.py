@@ -144,7 +144,7 @@ def import_checkpoints(
 
 
 def newest_batches(client: JobManagerClient, checkpoints: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each checkpoint location about its last batch, with its start by the old driver's clock."""
+    """Yield a sentence for each location about its newest batch, and its start by the clock of the old driver."""
     for found in client.post("/savepoints/import/validate", {"checkpoints": dict(checkpoints)})["checkpoints"]:
         if found["valid"]:
             began = found["batchTimestamp"]
@@ -180,9 +180,9 @@ def follow(
         status = str(job["state"]) if job else "unknown: no job manager answers"
         waits = job.get("launch-wait") or {}
         if waits.get("for") == Lacking.ENVIRONMENT.value:
-            deadline = monotonic() + timeout_s  # the job manager has a separate limit for this
+            deadline = monotonic() + timeout_s  # the job manager limits the preparation of environments itself
         said = (status, waits.get("for"), waits.get("step"))
-        if said != shown:  # a change of its position, or of pip's last line, is not shown
+        if said != shown:  # a change of the queue position, or of pip's last line, is not logged
             say(f"{status}: {launch_wait_text(waits)}" if waits else status)
             shown = said
         if status == "FINISHED" or (status == "RUNNING" and not until_finished):

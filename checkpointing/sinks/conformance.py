@@ -67,7 +67,7 @@ class PlayedJob:
         return self.next_attempt()
 
     def number_of(self, ordinal: int) -> int:
-        """Return the number of a batch of the current timeline. `ordinal` counts without new numbers."""
+        """Return the number of the batch at `ordinal`, which is the batch's number if no numbers had been skipped."""
         return ordinal + self.passed_over
 
     def next_attempt(self) -> SinkContext:
@@ -120,7 +120,7 @@ class SinkConformance(ABC):
 
     # --- the rules ---------------------------------------------------------------------------------------------------
 
-    def test_each_batch_is_there_once(self) -> None:
+    def test_each_batch_is_in_the_output_once(self) -> None:
         job = PlayedJob(new_numbers=True)
         job.start("A")
         sink = self.make_sink()
@@ -129,7 +129,7 @@ class SinkConformance(ABC):
         sink(self.batch("a2"), job.number_of(2))
         self.holds("a0 b0 a2")
 
-    def test_a_batch_that_runs_again_in_its_timeline_is_there_once(self) -> None:
+    def test_a_batch_that_runs_again_in_its_timeline_is_in_the_output_once(self) -> None:
         """The sink had the batch, and the driver died before Spark recorded it."""
         job = PlayedJob(new_numbers=True)
         job.start("A")
@@ -142,7 +142,7 @@ class SinkConformance(ABC):
         sink(self.batch("a2"), job.number_of(2))
         self.holds("a0 a1 a2")
 
-    def test_batches_after_the_restored_state_are_gone(self) -> None:
+    def test_batches_after_the_restored_state_are_removed(self) -> None:
         job = PlayedJob(new_numbers=True)
         job.start("A")
         sink = self.make_sink()
@@ -152,7 +152,7 @@ class SinkConformance(ABC):
         self.make_sink()(self.batch("b2"), job.number_of(2))
         self.holds("a0 a1 b2")
 
-    def test_a_job_that_starts_empty_again_leaves_nothing_of_its_former_output(self) -> None:
+    def test_a_job_that_starts_without_state_removes_its_earlier_output(self) -> None:
         job = PlayedJob(new_numbers=True)
         job.start("A")
         self.make_sink()(self.batch("a0"), job.number_of(0))
@@ -160,7 +160,7 @@ class SinkConformance(ABC):
         self.make_sink()(self.batch("b0"), job.number_of(0))
         self.holds("b0")
 
-    def test_a_state_that_was_left_behind_finds_its_rows_again(self) -> None:
+    def test_restoring_an_abandoned_state_brings_its_rows_back(self) -> None:
         """The input before the restored state is not read again, so nothing would write those rows again."""
         job = PlayedJob(new_numbers=True)
         job.start("A")
@@ -181,7 +181,7 @@ class SinkConformance(ABC):
         self.make_sink()(self.batch("e4"), job.number_of(4))
         self.holds("a0 a1 a2 b3 e4")
 
-    def test_another_job_that_goes_on_from_the_state_takes_the_output_over(self) -> None:
+    def test_another_job_that_continues_from_the_state_takes_over_the_output(self) -> None:
         job = PlayedJob(new_numbers=True)
         former = job.start("A")
         sink = self.make_sink()
@@ -194,7 +194,7 @@ class SinkConformance(ABC):
         self._refuses(sink, 3)
         self.holds("a0 a1 b2")
 
-    def test_an_older_attempt_writes_nothing_any_more(self) -> None:
+    def test_an_older_attempt_cannot_write(self) -> None:
         job = PlayedJob(new_numbers=True)
         old_context = job.start("A")
         old = self.make_sink()
@@ -207,7 +207,7 @@ class SinkConformance(ABC):
         self._refuses(self.make_sink(), 2)
         self.holds("a0 a1")
 
-    def test_a_batch_that_fails_half_way_leaves_nothing(self) -> None:
+    def test_a_failed_batch_writes_no_rows(self) -> None:
         job = PlayedJob(new_numbers=True)
         job.start("A")
         sink = self.make_sink()
@@ -218,7 +218,7 @@ class SinkConformance(ABC):
         sink(self.batch("a1"), job.number_of(1))
         self.holds("a0 a1")
 
-    def test_a_crash_in_the_middle_loses_and_doubles_nothing(self) -> None:
+    def test_a_crash_during_a_batch_neither_loses_nor_duplicates_rows(self) -> None:
         """Try every way of the sink's `crashes`. Then the batch runs again, or an older state is restored."""
         job = PlayedJob(new_numbers=True)
         for number, crash in enumerate(self.crashes()):

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 NUMBERED_AS_BEFORE = -1
-OPEN = 2**62  # the current timeline: no batch is beyond it
+OPEN = 2**62  # the end of the current timeline: no batch number is higher
 
 
 @dataclass(frozen=True)

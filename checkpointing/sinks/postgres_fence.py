@@ -65,7 +65,7 @@ class NumberedSpan:
 
 @dataclass(frozen=True)
 class NumberedMoves:
-    """Moves between timelines. `live` is everything that counts afterwards."""
+    """Moves between timelines. `live` has the batches whose rows belong to the table afterwards."""
 
     away: tuple[NumberedSpan, ...]
     back: tuple[NumberedSpan, ...]
@@ -100,7 +100,7 @@ def claim(
     """Make this attempt the writer, in the caller's transaction. Raise FencedOut or SinkTableTaken if it may not write.
 
     `shared`: unrelated jobs and queries may write to the table. `rewind` is called when the timeline changes.
-    Afterwards the table contains what the attempt's state was made from.
+    Afterwards the table contains exactly the rows that the attempt's state includes.
     """
     connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"waymark sink {target}",))
     lineage = job.lineage(query)

@@ -152,7 +152,7 @@ def _assigned(text: str) -> set[str]:
     try:
         return set(json.loads(text))
     except (ValueError, TypeError):
-        return set()  # Kafka's source refuses such an option when the query starts
+        return set()  # if the option is invalid JSON, Kafka's source refuses it when the query starts
 
 
 # --- circles ---------------------------------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ def main(arguments: list[str]) -> int:
 
 def _lower_priority() -> None:
     os.nice(19)
-    with contextlib.suppress(OSError):  # Linux first divides processors among sessions, and this process leads one
+    with contextlib.suppress(OSError):  # Linux first shares CPU time among sessions, and this process leads a session
         Path("/proc/self/autogroup").write_text("19")
 
 

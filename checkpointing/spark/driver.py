@@ -78,7 +78,7 @@ _BUSY_TICK_S = 0.02
 _IDLE_TICK_S = 0.25
 _LAST_WORDS_S = 10.0
 _JVM_EXIT_S = 3.0
-# A retry cannot fix these errors.
+# Errors that a retry cannot fix.
 _PERMANENT = (ProgramError, RestoreRefused, InvalidConfiguration, OutputTaken, UnsupportedPySpark)
 
 
@@ -162,7 +162,7 @@ class Driver:
         except (AttemptTaken, HighAvailabilityError) as error:
             log.error("the attempt cannot be claimed: %s", error)
             return EXIT_NOT_WANTED
-        except Exception as error:  # the process's edge: the job manager gets any exception
+        except Exception as error:  # the outermost level of the process: it reports every exception to the job manager
             info = self._explain(error)
             self._check_terminated()
             log.exception("attempt %d failed", self._spec.attempt)
@@ -268,7 +268,7 @@ class Driver:
         self._started_batches = StartedBatches([query.planned.location for query in prepared.queries])
         self._started_after = _commits(prepared)
         self._reports.job = prepared
-        self._reports.status(DriverState.INITIALIZING)  # the job manager records the sinks before they get rows
+        self._reports.status(DriverState.INITIALIZING)  # the job manager records the sinks before they receive rows
         for query in prepared.queries:
             query.function_ticks = partial(self._started_batches.cpu_ticks, query.planned.location)
             query.function_error = partial(self._started_batches.error, query.planned.location)
@@ -338,7 +338,8 @@ class Driver:
         If all queries ended on request, the attempt is over. If all ended by themselves, and the program after them,
         the driver reports ENDED. The job manager then takes the final savepoint and sends `Stop`.
         """
-        program_error, program_has_ended = running.program.error, running.program.has_ended  # before the queries' end
+        # Read before the queries are examined.
+        program_error, program_has_ended = running.program.error, running.program.has_ended
         ended = [query for query in running.queries if not query.is_active]
         for query in ended:
             info = query.failure(self._clock.now_ms())

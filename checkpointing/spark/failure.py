@@ -20,7 +20,7 @@ _RAISED = re.compile(r"^(?P<name>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?$")
 _JVM_AGAIN = re.compile(r"^\s*(?:SQLSTATE: \w{5}\s*$|\tat )|^=== Streaming Query ===", re.MULTILINE)
 _SQL_STATE = re.compile(r"\s*SQLSTATE: \w{5}\s*$")
 _LOST_TASK = re.compile(r"Lost task (?P<task>\d+)\.\d+ in stage (?P<stage>\d+)\.\d+")
-# The text with which py4j names its call. The actual error follows it.
+# The text before the actual error, in which py4j names its call.
 _PY4J_SAYS = re.compile(r"\AAn error occurred while calling \S+\.\n: ")
 _CAUSED_BY = re.compile(r"^Caused by: (?P<cause>.+)$", re.MULTILINE)
 _DEEPEST = 32

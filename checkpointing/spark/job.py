@@ -93,7 +93,8 @@ ProgramArguments = Mapping[str, str] | Sequence[str]
 def load(spec: DriverSpec, work: WorkDirectory) -> tuple[Program, ProgramArguments]:
     """Return the program and its arguments, before any JVM starts. Raise ProgramError."""
     if not deployment_of(spec.configuration, parallelism=spec.parallelism).driver_is_in_the_cluster:
-        make_importable(spec.configuration, work.program)  # in a cluster, spark-submit has done it
+        # In a cluster, spark-submit has already made the files importable.
+        make_importable(spec.configuration, work.program)
     program = load_program(Path(spec.program_path), spec.entry_class, work.program)
     return program, spec.program_args if program.is_script else parse_arguments(spec.program_args)
 

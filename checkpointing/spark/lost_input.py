@@ -61,7 +61,7 @@ def _log_offset(position: str) -> int | None:
     try:
         offset = json.loads(position).get("logOffset")
     except (ValueError, AttributeError):
-        return None  # not a file source
+        return None  # the source does not read files
     return offset if isinstance(offset, int) else None
 
 

@@ -41,12 +41,12 @@ def is_mistake(error: Exception, calls_program: Callable[..., Any], spark: Any =
 def _is_user_error(error: Exception, spark: Any) -> bool:
     from pyspark.errors import AnalysisException, IllegalArgumentException, UnsupportedOperationException
 
-    origin: Any = getattr(error, "java_exception", error)  # this object has the error's condition
+    origin: Any = getattr(error, "java_exception", error)  # the Java exception has the error's condition
     match _error_condition(origin):
         case "DATA_SOURCE_NOT_FOUND":
             return True
         case "UNABLE_TO_INFER_SCHEMA":
-            return False  # the first file may still arrive
+            return False  # the first file of the source may still arrive
         case "PATH_NOT_FOUND":
             return spark is not None and _has_siblings(spark, str(origin.getMessageParameters()["path"]))
     said = str(error) + java_stack_trace(error)
@@ -82,7 +82,7 @@ def _has_siblings(spark: Any, location: str) -> bool:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Return whether `error` comes from an unavailable server, file system, or memory."""
+    """Return whether a retry may help: a server or file system is unavailable, or memory is short."""
     return any(
         isinstance(each, OSError | MemoryError | Py4JError)
         or any(_SERVER_IS_AWAY.search(kind.__name__) for kind in type(each).__mro__)

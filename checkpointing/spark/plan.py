@@ -162,7 +162,7 @@ def _operator_name(spark_name: str) -> str:
 
 def _sink_name(sink: Sink) -> str:
     if sink.format.lower() == "foreachbatch":
-        return "foreachBatch"  # Spark keeps it in either spelling
+        return "foreachBatch"  # Spark may keep the name in either spelling
     return f"{sink.format}[{sink.path}]" if sink.path else sink.format
 
 

@@ -119,7 +119,7 @@ class ProgramRun:
             self._queries.append(query)
 
     def id_of(self, name: str) -> str | None:
-        """Return the ID that the query will have, or None if the program did not read it before it was settled."""
+        """Return the ID that the query will have. Return None if the run is settled and the ID was never requested."""
         with self._changed:
             if name not in self._ids and not self._is_settled:
                 self._ids[name] = self._known_id(name) or str(uuid.uuid4())

@@ -164,7 +164,7 @@ def _check_known(path: Path, version: str, known: Sequence[str]) -> None:
 def _write_offsets_of_nothing(log: Path, batch: int) -> None:
     path = log / str(batch)
     version, settings, *sources = path.read_text().splitlines()
-    _check_known(path, version, ("v1",))  # v2 names the sources
+    _check_known(path, version, ("v1",))  # version "v2" of the offsets file names the sources
     before = log / str(batch - 1)
     before.write_text("\n".join([version, settings, *[_NO_POSITION] * len(sources)]))
     write_sums(before)

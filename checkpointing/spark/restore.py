@@ -246,7 +246,7 @@ def _has_moved(snapshot: Snapshot, query: str, output: SinkOutput) -> bool:
     location = _sink_files(snapshot, query).get(SINK_LOCATION)
     if location is not None:
         return not output.is_at(snapshot.path_of(location).read_text())
-    return not snapshot.checkpoint.imported_from  # an imported location has no log of Waymark
+    return not snapshot.checkpoint.imported_from  # an imported location has no metadata log of Waymark
 
 
 def _entries_of(snapshot: Snapshot, query: str, output: SinkOutput) -> list[str]:

@@ -45,7 +45,7 @@ class RowCounts:
             rows.removed += state.get("numRowsRemoved") or 0
             rows.late += state.get("numRowsDroppedByWatermark") or 0
         written = (progress.get("sink") or {}).get("numOutputRows")
-        if self._output is not None:  # -1: the sink does not count
+        if self._output is not None:  # -1: the sink does not count its rows
             self._output = self._output + written if written is not None and written >= 0 else None
 
     def by_vertex(self, plan: QueryPlan) -> dict[str, VertexRows]:

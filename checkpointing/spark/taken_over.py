@@ -179,7 +179,7 @@ def _queries() -> list[ManagedQuery]:
 
 
 def _active(self: StreamingQueryManager) -> list[StreamingQuery]:
-    """Return the program's handles, and the queries whose writers it returned."""
+    """Return the active queries: handles of queries that Waymark starts, and all others as Spark returns them."""
     handles = [query for query in _queries() if query.isActive]
     others = [_handle(query) for query in _ORIGINALS[StreamingQueryManager, "active"].fget(self)]
     return [*handles, *(query for query in others if not isinstance(query, ManagedQuery))]

@@ -291,7 +291,8 @@ class EventLog:
             duration_ms=progress.get("batchDuration") or 0,
             input_rows=sum(source.get("numInputRows") or 0 for source in sources),
             source_rows=tuple(source.get("numInputRows") or 0 for source in sources),
-            output_rows=max(0, (progress.get("sink") or {}).get("numOutputRows") or 0),  # -1: the sink does not count
+            # -1: the sink does not count its rows.
+            output_rows=max(0, (progress.get("sink") or {}).get("numOutputRows") or 0),
             offsets_written_ms=durations.get("walCommit", 0),
             commit_written_ms=durations.get("commitOffsets", 0),
             watermark=(progress.get("eventTime") or {}).get("watermark"),

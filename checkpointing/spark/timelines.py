@@ -34,5 +34,5 @@ def begin_timeline(
 def _read(path: Path) -> Lineage:
     try:
         return from_json(path.read_text())
-    except FileNotFoundError:  # no state was restored
+    except FileNotFoundError:  # the query started without restored state
         return ()

@@ -243,7 +243,7 @@ def _decoded(checkpoint: CompletedCheckpoint, file: StateFile) -> tuple[Operator
 
 def _sources(query: str, offsets: bytes) -> Iterator[OperatorStateHolder]:
     """Yield the operator state of sources. Spark writes a version, its own settings, then one line for each source."""
-    from checkpointing.state.source import SourceOffset  # not at the top: only this needs pyspark
+    from checkpointing.state.source import SourceOffset  # imported late, because the module needs pyspark
 
     for index, line in enumerate(offsets.decode().splitlines()[2:]):
         try:

@@ -29,7 +29,7 @@ def existing_or_new_session(
     """
     from pyspark.sql import SparkSession
 
-    if spark is None and active_context() is not None:  # a process can have only one
+    if spark is None and active_context() is not None:  # a process can have only one Spark context
         spark = SparkSession.builder.getOrCreate()
     return reading_session(configuration=configuration) if spark is None else nullcontext(spark)
 

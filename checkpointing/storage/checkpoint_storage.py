@@ -229,7 +229,8 @@ class FileCheckpointStorage:
             return
         files = self._files(self._job_directory)
         files.remove_empty_directory(f"{self._job_directory}/{SHARED}")
-        if set(files.names(self._job_directory)) <= {TASK_OWNED}:  # a retained checkpoint needs it (reachability.py)
+        if set(files.names(self._job_directory)) <= {TASK_OWNED}:
+            # A retained checkpoint needs the directory (reachability.py).
             files.remove_empty_directory(f"{self._job_directory}/{TASK_OWNED}")
             files.remove_empty_directory(self._job_directory)
 

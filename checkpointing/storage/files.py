@@ -224,7 +224,7 @@ class LocalFiles:
         found = {}
         with mapped_errors(path), os.scandir(path) as entries:
             for entry in entries:
-                with suppress(FileNotFoundError):  # removed since it was listed
+                with suppress(FileNotFoundError):  # another process removed the file after it was listed
                     if not entry.is_symlink():
                         status = entry.stat(follow_symlinks=False)
                         modified_ms = status.st_mtime_ns // 1_000_000

@@ -317,7 +317,7 @@ def _through_temporary(fs: Any, target: str, write: Callable[[Any, str], object]
         write(fs, temporary)
         fs.mv(temporary, target)
     except Exception:
-        with contextlib.suppress(Exception):  # the first error says more
+        with contextlib.suppress(Exception):  # the first error explains more than an error of this call
             fs.rm_file(temporary)
         raise
 

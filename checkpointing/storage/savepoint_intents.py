@@ -153,7 +153,7 @@ def _locked_intent(path: Path) -> Iterator[TextIO | None]:
             yield None
             return
         except OSError:
-            pass  # a disk without locks
+            pass  # the disk supports no locks
         yield file
 
 

@@ -124,7 +124,8 @@ def polled(query: Query, files: Files, now_ms: int) -> Query:
     """
     offsets = _batches(files, f"{query.location}/offsets")
     if offsets is None or _is_rewritten(query, offsets):
-        # Another copy was put there, or the query was started again without its checkpoint. `metadata` has its ID.
+        # Another copy was put at the location, or the query was started again without its checkpoint. `metadata` has
+        # the ID of the present query.
         _check_identity(query, files)
         return Query(query.location, query.query_id, offsets or {}, measured_ms=now_ms)
     query = replace(query, offsets=offsets, commits=_kept(query.commits, offsets))
@@ -190,7 +191,7 @@ def _read_position(query: Query, files: Files, now_ms: int) -> Query:
         if lines[:1] != [_FORMAT]:
             raise Refused(Refusal.UNKNOWN_FORMAT, file=path, version=repr(lines[0][:20]), known=_FORMAT)
         position = _position(batch, lines)
-    except _MISSING:  # Spark deleted it meanwhile
+    except _MISSING:  # Spark deleted the file meanwhile
         return read
     except Refused as refused:
         return replace(read, problem=refused.as_json())
@@ -204,7 +205,7 @@ def _position(batch: int, lines: Sequence[str]) -> Position:
     watermark, settings = found.get("batchWatermarkMs"), found.get("conf") or {}
     return Position(
         batch,
-        watermark if type(watermark) is int and watermark > 0 else None,  # 0: the query has none
+        watermark if type(watermark) is int and watermark > 0 else None,  # 0: the query has no watermark
         tuple("" if line == "-" else line for line in lines[2:]),
         {str(key): str(value) for key, value in settings.items()},
     )

@@ -71,7 +71,7 @@ def _account(request: HttpRequest) -> Account | None:
 
 def _is_over(request: HttpRequest, account: Account | None) -> bool:
     now, started = timezone.now(), session_started_at(request)
-    if started is None:  # the session is older than these rules
+    if started is None:  # the session began under a version that did not store its start
         start_session(request, now)
         return account is not None and account.signed_out_at is not None
     if now - started > timedelta(seconds=settings.SESSION_LONGEST_S):
@@ -79,7 +79,7 @@ def _is_over(request: HttpRequest, account: Account | None) -> bool:
     if account is not None and account.signed_out_at is not None and started < account.signed_out_at:
         return True
     if now - (_moment(request, _RENEWED) or started) > RENEW_EVERY:
-        request.session[_RENEWED] = now.isoformat()  # the change makes Django restart the idle time
+        request.session[_RENEWED] = now.isoformat()  # changing the session makes Django restart the idle time
     return False
 
 

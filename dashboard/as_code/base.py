@@ -15,7 +15,7 @@ from monitoring.models import Channel, Cluster, Job, JobDefault
 
 Values = dict[str, Any]
 Act = Callable[[str, datetime], None]  # (actor, now)
-JobKey = tuple[str, str]  # the names of the cluster and the job
+JobKey = tuple[str, str]  # the names of a cluster and a job
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Change:
     """A change of one thing. `fields` has the old and the new value by key."""
 
     what: str
-    verb: str  # add, change, remove
+    verb: str  # "add", "change" or "remove"
     fields: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
 

@@ -59,7 +59,7 @@ def entry_of(cluster: Cluster) -> Values:
     form = ClusterForm(instance=cluster)
     omitted = {*SECRETS, "unanswered", "labels"}
     if cluster.discovery == Discovery.ZOOKEEPER:
-        omitted |= {"rest_url"}  # the leader's, which Waymark observes
+        omitted |= {"rest_url"}  # the URL is the leader's, which Waymark observes
     entry = {entry_key(name): export_value(form, name) for name in form.fields if name not in omitted}
     return entry | {"labels": dict(sorted(cluster.labels.items()))}
 

@@ -15,7 +15,7 @@ from monitoring.job_defaults import OWN, RUNS, SAVEPOINTS, SETTINGS, is_own
 from monitoring.models import Job
 from monitoring.savepoints.schedule import put_schedule
 
-# Pauses are no configuration.
+# Pauses do not belong to the configuration.
 _PAUSE = ("automation_paused", "automation_note", "pause_lasts")
 _KEYS = {"oldest_state_s": "oldest_state", "savepoints_kept_s": "savepoints_kept_for"}
 _FIRST = ("labels", "auto_restart")

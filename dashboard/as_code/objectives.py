@@ -16,7 +16,7 @@ from monitoring.models import Job, Objective
 
 _KEYS = ("cluster", "job", "labels", "percent", "limit", "days")
 _FIELDS = {"percent": "percent", "limit_ms": "limit", "days": "days"}
-ObjectiveKey = tuple[str, str, str]  # cluster, job and labels
+ObjectiveKey = tuple[str, str, str]  # the names of a cluster and a job, and a label selector
 
 
 class Objectives(Section):

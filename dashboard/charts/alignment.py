@@ -21,8 +21,8 @@ _PATH = re.compile(r"\[[^\]]*/(?=[^/\]])")  # the long path of a source, of whic
 STEPS = (20, 100, 500, 2_000)
 _LEAST_ROWS = 5  # the height of the chart is that of at least so many rows
 _ROWS_WITH_GAP = 16
-_LABELS = 10  # the most labels of rows
-_LABEL = 14  # the longest name of an operator in a label
+_LABELS = 10  # the maximum number of row labels
+_LABEL = 14  # the maximum length of an operator's name in a label
 
 
 def step_of(alignment: int | None) -> int | None:

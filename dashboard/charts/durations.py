@@ -84,7 +84,7 @@ def bar_widths(points: Sequence[CheckpointPoint] | Sequence[AlignmentColumn], sp
     """Return the widths of bars in ms: not overlapping, and not wider than the usual time between checkpoints."""
     at = [p.triggered_at.timestamp() * 1000 for p in points]
     gaps = [later - sooner for sooner, later in pairwise(at)]
-    least = (span.end - span.start).total_seconds() * 1000 / 900  # the least visible width
+    least = (span.end - span.start).total_seconds() * 1000 / 900  # the least visible width of a bar
     usual = median([g for g in gaps if g > 0] or [least * 6])
     return [max(least, min(usual, gap) * 0.84) for gap in [*gaps, usual]] if points else []
 
@@ -124,7 +124,7 @@ def _tooltip(point: CheckpointPoint) -> str:
 def delays_figure(
     points: Sequence[CheckpointPoint], starts: Sequence[RunStart], span: Span, gaps: Sequence[Gap] = ()
 ) -> dict[str, Any]:
-    """Return a line of the longest start delay in each checkpoint, which shows back-pressure first."""
+    """Return a line of the longest start delay in each checkpoint. Back-pressure increases this delay first."""
     return _longest(points, starts, span, gaps, ("start", "start_delay_max", _("start delay")))
 
 

@@ -19,7 +19,7 @@ from monitoring.units import SHORT_DATE_AND_CLOCK, round_bytes_texts, span_ms_te
 _LETTER = 1 / 150  # width of a letter as a share of the chart on a small laptop; phones show only the newest label
 _FLAGS_APART = 100  # flags within this share of the time range become one
 _FLAG_LINES, _FLAG_WIDTH = 6, 110
-_ENOUGH = 8  # with fewer values, an axis shows all of them
+_ENOUGH = 8  # an axis with fewer values shows all of them
 _FAR = 3  # an axis ends at this multiple of the usual highest value
 _DURATION_STEPS = [
     *(m * 10**e for e in range(3) for m in (1, 2, 5)),
@@ -108,7 +108,7 @@ def failure_bars(counted: Sequence[tuple[datetime, datetime, int]], shape: dict[
     shape["xaxis"] |= {"anchor": "y2"}
     shape["yaxis2"] = shape["yaxis"] | {"domain": [0, 0.2]} | ticks
     shape["yaxis"] |= {"domain": [0.28, 1]}
-    least = (span.end - span.start) / 300  # the least visible width
+    least = (span.end - span.start) / 300  # the least visible width of a flag
     return [
         go.Bar(
             meta={"role": "failed"},

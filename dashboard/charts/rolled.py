@@ -24,7 +24,7 @@ from dashboard.charts.figure import (
 )
 from dashboard.queries.rolled import RolledPoint
 from dashboard.queries.series import Gap, RunStart, Span
-from monitoring.history.quantiles import Told
+from monitoring.history.quantiles import RangeFigures
 from monitoring.units import bytes_text, flink_duration_text
 
 # The figures of roll-ups in each chart, the one that is drawn largest first.
@@ -100,7 +100,7 @@ def _middle(point: RolledPoint) -> datetime:
 
 
 def _tooltip(point: RolledPoint, figure: str, text: Callable[[float | None], str]) -> str:
-    told: Told = point.figures[figure]
+    told: RangeFigures = point.figures[figure]
     lines = [
         f"{clock_of(point.start)} – {clock_of(point.end)}",
         _("%(completed)s completed, %(failed)s failed")

@@ -19,7 +19,7 @@ from monitoring.engine.client import client_for
 from monitoring.engine.registration import EMBEDDED
 from monitoring.models import AlertRule, Channel, ChannelKind, Cluster, Job
 
-# At this time the register works normally: see schedule.py.
+# At this time of the demo, the register works normally: see schedule.py.
 FIRST_SAVEPOINT_AFTER_S = 90
 SAVEPOINTS_KEPT = 10
 MAX_RESTARTS_PER_HOUR = 20

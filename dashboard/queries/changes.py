@@ -96,7 +96,7 @@ def _range_text(start: datetime, end: datetime) -> str:
 
 
 def _runs(job: Job, span: Span) -> Iterator[JobChange]:
-    """Yield the starts of runs, except the first, the engine's restarts, and changes of the program with a run."""
+    """Yield starts of runs (not of the first one), restarts by the engine, and runs that began with a new program."""
     starts = read_run_starts(job, span)
     numbers = {start.number for start in starts if not start.by_engine}
     runs = Run.objects.filter(job=job, number__in=numbers | {number - 1 for number in numbers})

@@ -66,7 +66,7 @@ class Figures:
     durations: tuple[int, ...] = ()
     failed_per_day: tuple[int, ...] = (0,) * DAYS  # oldest first
     savepoint_at: datetime | None = None
-    budget: ObjectiveBudget | None = None  # of the job's objective
+    budget: ObjectiveBudget | None = None  # the budget of the job's objective
 
 
 class JobRow(NamedTuple):

@@ -56,7 +56,7 @@ class PartRow:
 class TaskRow:
     name: str
     period_s: float | None
-    tick: Tick  # without times if the task has never run
+    tick: Tick  # a Tick without times if the task has never run
     fails: bool
 
 

@@ -108,7 +108,7 @@ class Cursor:
 @dataclass(frozen=True)
 class HistoryRow:
     checkpoint: Checkpoint
-    gap: CheckpointGap | None = None  # unknown checkpoint ids directly before this one
+    gap: CheckpointGap | None = None  # the unknown checkpoint IDs between this row and the one before it
     marks: tuple[Mark, ...] = ()  # lines above the row: the heading of its run, and later restarts
 
 

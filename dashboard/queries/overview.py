@@ -14,7 +14,7 @@ from dashboard.queries.series import IN_SPAN, Span, in_span
 from monitoring.alerts.scope import rules_for
 from monitoring.alerts.standing import Standing, standing_of
 from monitoring.history import rows
-from monitoring.history.quantiles import NotRolledUp, UnknownSketch, told
+from monitoring.history.quantiles import NotRolledUp, UnknownSketch, figures_of_ranges
 from monitoring.models import Checkpoint, CheckpointStatus, Job, Run, Savepoint, SavepointState
 
 
@@ -74,7 +74,9 @@ def read_tiles(job: Job, span: Span) -> Tiles:
 
 
 def _rolled(job: Job, span: Span, to_read: RangeToRead) -> Tiles:
-    found = told(job, [to_read.rolled], ("duration", "alignment", "checkpointed_size"), SHARES, most=MAX_UNROLLED)[0]
+    found = figures_of_ranges(
+        job, [to_read.rolled], ("duration", "alignment", "checkpointed_size"), SHARES, most=MAX_UNROLLED
+    )[0]
     duration, alignment = found["duration"], found["alignment"]
     state = select(_STATE, in_span(job, span))
     return Tiles(

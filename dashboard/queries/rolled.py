@@ -11,7 +11,7 @@ from django.db.models import Sum
 
 from dashboard.queries.series import CheckpointPoint, Span, read_points
 from monitoring.history.pipeline.columns import DAY, HOUR
-from monitoring.history.quantiles import NotRolledUp, Told, UnknownSketch, told_by
+from monitoring.history.quantiles import NotRolledUp, RangeFigures, UnknownSketch, figures_by_part
 from monitoring.history.stretches import SLACK, Stretch, hours_from, whole_days
 from monitoring.models import Job, Rollup, Run
 
@@ -92,7 +92,7 @@ class RolledPoint:
 
     start: datetime
     end: datetime
-    figures: Mapping[str, Told]
+    figures: Mapping[str, RangeFigures]
 
     def count(self, what: str) -> int:
         return next(iter(self.figures.values())).counts[what]
@@ -121,7 +121,7 @@ def read_series(job: Job, span: Span, figures: Sequence[str], *, seen: int | Non
     if not to_read.is_long and (seen is None or seen >= to_read.at_least):
         return RolledSeries()
     try:
-        found = told_by(job, to_read.rolled, figures, SHARES, most=MAX_UNROLLED)
+        found = figures_by_part(job, to_read.rolled, figures, SHARES, most=MAX_UNROLLED)
     except (NotRolledUp, UnknownSketch) as why:
         return RolledSeries(behind=str(why))
     points = [RolledPoint(each[figures[0]].start, each[figures[0]].end, each) for each in found]

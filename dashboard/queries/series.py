@@ -66,12 +66,12 @@ class CheckpointPoint:
     asynchronous: int | None
     state_size: int | None
     checkpointed_size: int | None
-    stands_for: int  # number of checkpoints in its bucket, including this one
+    stands_for: int  # number of checkpoints in the bucket that this point represents
     failure: str = ""
     processed: int | None = None
     persisted: int | None = None
-    start_delay_max: int | None = None  # over all subtasks; start_delay is that of one of the last
-    alignment_max: int | None = None  # over all subtasks; alignment is that of one of the last
+    start_delay_max: int | None = None  # maximum over all subtasks; start_delay is that of one of the last
+    alignment_max: int | None = None  # maximum over all subtasks; alignment is that of one of the last
     pk: int = 0
 
 
@@ -85,7 +85,7 @@ class RunStart:
 
     number: int
     at: datetime
-    restored: str  # "savepoint 42", "checkpoint 7" or ""
+    restored: str  # the restored snapshot: "savepoint 42", "checkpoint 7" or ""
     by_engine: bool = False
     version: int | None = None
     settings: int = 0
@@ -190,7 +190,7 @@ AND (r.ended_at IS NULL OR r.ended_at >= %(start)s) AND (%(run)s::bigint IS NULL
 
 
 def in_span(job: Job, span: Span) -> dict[str, Any]:
-    """Return the parameters of IN_SPAN."""
+    """Return the values for the placeholders of the SQL condition IN_SPAN."""
     return {"job": job.pk, "start": span.start, "end": span.end, "run": span.run}
 
 

@@ -18,7 +18,7 @@ from dashboard.queries.facts import select
 from dashboard.queries.rolled import MAX_UNROLLED, RangeToRead, range_to_read, sample_hours
 from dashboard.queries.series import IN_SPAN, Span, in_span
 from monitoring.history.pipeline.columns import FIGURES
-from monitoring.history.quantiles import ROLLED, NotRolledUp, Told, UnknownSketch, told
+from monitoring.history.quantiles import ROLLED, NotRolledUp, RangeFigures, UnknownSketch, figures_of_ranges
 from monitoring.history.stretches import SLACK, Stretch
 from monitoring.models import Job
 
@@ -115,7 +115,7 @@ def _rolled(job: Job, span: Span, to_read: RangeToRead) -> Summary:
     The values of roll-ups are exact, except percentiles.
     """
     shares = list(FRACTIONS.values())
-    found = told(job, [to_read.rolled], list(FIGURES), shares, most=MAX_UNROLLED)[0]
+    found = figures_of_ranges(job, [to_read.rolled], list(FIGURES), shares, most=MAX_UNROLLED)[0]
     counts = found["duration"].counts
     every_n, rest = _read_sampled_hours(job, span, to_read.stretch, counts["completed"])
     columns = [_column(found[ROLLED[m.name]]) if m.name in ROLLED else rest[m.name] for m in MEASURES]
@@ -125,7 +125,7 @@ def _rolled(job: Job, span: Span, to_read: RangeToRead) -> Summary:
     return Summary(*counted, rows, rolled=True, whole_days=to_read.days is not None, hours_apart=every_n)
 
 
-def _column(figure: Told) -> list[float | None]:
+def _column(figure: RangeFigures) -> list[float | None]:
     return [figure.minimum, figure.mean, figure.maximum, *figure.quantiles.values()]
 
 
@@ -218,7 +218,7 @@ class RunSummary:
     median: float | None
     p95: float | None
     longest: int | None
-    state_size: int | None  # of the newest completed checkpoint in the time range
+    state_size: int | None  # size of the newest completed checkpoint in the time range
     checkpointed: float | None  # average checkpointed size
 
 
@@ -277,7 +277,11 @@ ORDER BY r.number DESC LIMIT {RUNS_SHOWN}
 def _by_run_rolled(job: Job, span: Span) -> list[RunSummary]:
     runs = select(_RUNS, in_span(job, span))
     stretches = [_run_range(run, span) for run in runs]
-    found = told(job, stretches, ("duration", "checkpointed_size"), (0.5, 0.95), most=MAX_UNROLLED) if runs else []
+    found = (
+        figures_of_ranges(job, stretches, ("duration", "checkpointed_size"), (0.5, 0.95), most=MAX_UNROLLED)
+        if runs
+        else []
+    )
     return [
         _run_summary(run, each) for run, each in zip(runs, found, strict=True) if any(each["duration"].counts.values())
     ]
@@ -288,7 +292,7 @@ def _run_range(run: Mapping[str, Any], span: Span) -> Stretch:
     return Stretch(start, max(start, min(end, run["ended_at"] + SLACK) if run["ended_at"] else end), run["id"])
 
 
-def _run_summary(run: Mapping[str, Any], found: Mapping[str, Told]) -> RunSummary:
+def _run_summary(run: Mapping[str, Any], found: Mapping[str, RangeFigures]) -> RunSummary:
     duration = found["duration"]
     return RunSummary(
         number=run["number"],

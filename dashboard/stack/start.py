@@ -44,7 +44,7 @@ def start(*, demo: bool) -> None:
     """Start everything, and return after a signal has stopped it. Raises CannotStart or CommandError."""
     outside = {part.name for part in external_parts(os.environ)}
     require(f"`manage.py up{' --demo' if demo else ''}`", packages_of_up(outside, demo=demo))
-    os.umask(0o077)  # child processes inherit it
+    os.umask(0o077)  # child processes inherit the umask
     var = var_directory(os.environ)
     try:
         create_var(var)

@@ -45,7 +45,7 @@ class _Child:
         self.pid_started: int | None = None
         self.version = ""
         self.was_up = False
-        self.succeeded = False  # only for a step
+        self.succeeded = False  # set only for a step, not for a server
         self.tries = 0
         self.restarts = 0
         self.backoff_s = _FIRST_BACKOFF_S

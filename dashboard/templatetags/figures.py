@@ -68,7 +68,7 @@ from monitoring.units import (
 )
 
 register = template.Library()
-LITTLE_LEFT = 20  # percent of the budget of an objective
+LITTLE_LEFT = 20  # percentage of an objective's budget below which little is left
 
 
 def _nothing() -> SafeString:

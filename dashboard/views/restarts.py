@@ -99,7 +99,7 @@ def replayed_rows(request: HttpRequest, pk: int) -> HttpResponse:
     """Render the number of rows that would be processed again. Only this part of the page needs the engine."""
     job = find_job(pk)
     rows = None
-    with suppress(StorageSilent):  # the page reports it
+    with suppress(StorageSilent):  # the page reports that the storage does not answer
         chosen = offered_snapshot(job, request.GET.get("from", ""))
         if chosen and job.current_run:
             rows = replayed(job.current_run, chosen.taken_at, timezone.now())

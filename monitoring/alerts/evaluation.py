@@ -25,7 +25,7 @@ from monitoring.alerts.kinds.base import Kind, Subject
 from monitoring.alerts.memory import WAYMARK, Memory, recall, remember
 from monitoring.alerts.rule_facts import Facts
 from monitoring.alerts.scope import assign, rules_of_kinds, terms_of, watch_of
-from monitoring.alerts.verdicts import Verdict, close_left_behind, close_unwatched, tell
+from monitoring.alerts.verdicts import Verdict, apply_transitions, close_left_behind, close_unwatched
 from monitoring.alerts.walk import LATE, State, advance
 from monitoring.bulk import update
 from monitoring.models import AlertRule, OutageKind
@@ -129,7 +129,7 @@ def _evaluate(this: Pass, kind: Kind, rules: Sequence[AlertRule]) -> Counter[str
             parts = _parts(kind, rule, this.fleet, walkable[rule.pk])
             rule.evaluated_until = rule.evaluated_until | dict.fromkeys(parts, this.now.isoformat())
             rule.last_checked_at = this.now
-    outcome += tell(kind, verdicts, this.fleet, this.now)
+    outcome += apply_transitions(kind, verdicts, this.fleet, this.now)
     remember(kind.subject, changed, this.now)
     return outcome
 

@@ -37,7 +37,7 @@ def hide(children: QuerySet[Incident], parent: Incident, now: datetime) -> int:
     fresh = list(children.filter(others).order_by("pk").select_for_update())
     Incident.objects.filter(pk__in=[each.pk for each in fresh]).update(inhibited_by=parent)
     hidden = AlertReason.HIDDEN(incident=parent.pk, finding=stored(parent, "sentence"))
-    _tell(fresh, IncidentEventKind.INHIBITED, hidden, parent, now)
+    _add_events(fresh, IncidentEventKind.INHIBITED, hidden, parent, now)
     return len(fresh)
 
 
@@ -46,7 +46,7 @@ def end(parent: Incident, now: datetime) -> list[Incident]:
     if parent.job_id is not None or parent.kind not in INHIBITING_KINDS:
         return []
     left = list(_unresolved().filter(inhibited_by=parent).order_by("pk"))
-    _tell(left, IncidentEventKind.RELEASED, AlertReason.RELEASED(incident=parent.pk), parent, now)
+    _add_events(left, IncidentEventKind.RELEASED, AlertReason.RELEASED(incident=parent.pk), parent, now)
     return left
 
 
@@ -54,7 +54,9 @@ def _unresolved() -> QuerySet[Incident]:
     return Incident.objects.exclude(state=IncidentState.RESOLVED)
 
 
-def _tell(children: list[Incident], kind: IncidentEventKind, reason: Reason, parent: Incident, now: datetime) -> None:
+def _add_events(
+    children: list[Incident], kind: IncidentEventKind, reason: Reason, parent: Incident, now: datetime
+) -> None:
     said = {"evidence": {"incident": parent.pk}, **columns("text", reason)}
     events = [IncidentEvent(incident=child, at=now, kind=kind, **said) for child in children]
     IncidentEvent.objects.bulk_create(events, batch_size=BATCH)

@@ -24,7 +24,7 @@ MEASURED_EVERY = timedelta(minutes=5)
 AT_ONCE = 200  # jobs that are measured together
 DAYS_KEPT = timedelta(days=200)  # a backtest of 30 days reads up to 120 days
 
-# The failed checkpoints of some days, as rows of `without_ordered_aborts`.
+# The failed checkpoints of some days, with the columns that `without_ordered_aborts` expects.
 _FAILED = f"""
 SELECT r.job_id, coalesce(c.failed_at, c.triggered_at), 1, p.day, c.id, left(c.failure_message, 300), c.run_id
 {PIECES} WHERE c.status = 'FAILED'

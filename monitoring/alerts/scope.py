@@ -96,7 +96,7 @@ def terms_of(rule: AlertRule) -> Terms:
 
 
 def watch_of(rule: AlertRule) -> Watch:
-    """Return the rule in the form that the walk uses. Raises UnknownKind."""
+    """Return the kind, terms and holds of the rule, which its evaluation needs. Raises UnknownKind."""
     holds = Holds(
         open=timedelta(seconds=rule.open_hold_s),
         close=timedelta(seconds=rule.close_hold_s),

@@ -37,7 +37,7 @@ class Verdict:
     transitions: Sequence[Transition]
 
 
-def tell(kind: Kind, verdicts: Sequence[Verdict], fleet: Fleet, now: datetime) -> Counter[str]:
+def apply_transitions(kind: Kind, verdicts: Sequence[Verdict], fleet: Fleet, now: datetime) -> Counter[str]:
     """Open, close and change incidents. Call this within the transaction that stores the states."""
     unresolved = _unresolved({verdict.rule.pk for verdict in verdicts})
     outcome: Counter[str] = Counter()

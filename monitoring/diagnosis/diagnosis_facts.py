@@ -158,7 +158,7 @@ class DiagnosisFacts:
     normal: Normal = Normal()
     usual: Mapping[str, Expectation] = field(
         default_factory=dict
-    )  # for the checkpoint's hour of the week, else for `now`
+    )  # expected for the checkpoint's hour of the week, or for `now` if there is no checkpoint
     forecast: Forecast | None = None
     raised: Sequence[Raised] = ()  # the newest first
     settings: Settings = Settings()
@@ -168,11 +168,11 @@ class DiagnosisFacts:
     run_started_at: datetime | None = None
     last_triggered_at: datetime | None = None
     silent_since: datetime | None = None  # since when the cluster does not answer or is not polled
-    recent_failures: int = 0  # checkpoints, within a week
+    recent_failures: int = 0  # the number of checkpoints that failed within a week
     recent_restarts: int = 0
     has_savepoint_schedule: bool = True
-    manages_savepoints: bool = True  # no other system takes them
-    manages_restarts: bool = False  # Waymark restarts the job
+    manages_savepoints: bool = True  # False: another system takes the savepoints
+    manages_restarts: bool = False  # True: Waymark restarts the job automatically
 
 
 def _first(keys: Mapping[str, str], names: Sequence[str]) -> str:

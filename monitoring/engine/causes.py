@@ -25,7 +25,7 @@ def human(text: str) -> str:
     while match := _CLASS_NAME.match(line):
         said_by, line = match.group(1), line[match.end() :]
     if said_by and " " not in line:
-        line = f"{said_by}: {line}"  # a path or a name alone explains nothing
+        line = f"{said_by}: {line}"  # a path or a name without its exception class explains nothing
     if alone := _CLASS_ALONE.match(line):
         line = alone.group(1)
     return _shortened(line)

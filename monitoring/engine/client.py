@@ -279,7 +279,8 @@ class FlinkClient:
         """Stop the job and return the request ID, for `savepoint_status`. A repeated `trigger_id` changes nothing."""
         body: dict[str, object] = {"triggerId": trigger_id, "drain": drain}
         if target_directory:
-            body["targetDirectory"] = target_directory  # Flink spells this key differently for a savepoint
+            # The request for a savepoint has another spelling of this key in Flink.
+            body["targetDirectory"] = target_directory
         return (await self._command("POST", f"/jobs/{_part(job_id)}/stop", body)).text("request-id")
 
     async def savepoint_status(self, job_id: str, trigger_id: str) -> Operation[str]:

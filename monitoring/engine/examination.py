@@ -39,7 +39,7 @@ Now = Callable[[], datetime]
 
 # A short limit, because a person waits for the answer.
 LIMIT_S = 8.0
-# A CA bundle solves these problems.
+# Problems that a CA bundle solves.
 _UNTRUSTED = (EngineReason.SELF_SIGNED(), EngineReason.UNKNOWN_AUTHORITY())
 
 

@@ -34,7 +34,7 @@ class Capability:
     until: tuple[int, int] | None = None
     waymark: bool = True
     seen: bool = False
-    missed: bool = False  # pages show that the engine lacks it
+    missed: bool = False  # pages show that the engine lacks the feature
 
 
 CAPABILITIES: Mapping[str, Capability] = {

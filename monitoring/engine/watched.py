@@ -157,7 +157,7 @@ class WatchedTransport:
         files, now_ms = self._storage.open(), self._clock.now_ms()
         query = self._queries.get(query_id) or Query(location_of(self._storage.root, path), query_id)
         found = self.scan.found[path]
-        if found.measured_ms > query.measured_ms:  # by another worker
+        if found.measured_ms > query.measured_ms:  # another worker measured the query later
             query = replace(query, state_size=found.state_size, sized_from=found.sized_from)
             query = replace(query, measured_ms=found.measured_ms, measurement=None)
         try:

@@ -17,13 +17,13 @@ from django.db import connection
 from monitoring.history.catalogue import floor
 from monitoring.history.expectations import Basis, Expectation, Forecast
 from monitoring.history.pipeline.columns import DAY, HOUR
-from monitoring.history.quantiles import NotRolledUp, Told, UnknownSketch, told, told_by
+from monitoring.history.quantiles import NotRolledUp, RangeFigures, UnknownSketch, figures_by_part, figures_of_ranges
 from monitoring.history.stretches import Stretch
 from monitoring.models import Job
 
 T = TypeVar("T")
 
-WEEKS = 4  # the texts of Basis name this number
+WEEKS = 4  # the texts of Basis contain the number of weeks
 MADE = 20_000  # a page reads at most this many checkpoints that no roll-up contains
 LEAST = 3  # minimum number of hours for an expectation
 LEAST_DAYS = 7  # minimum number of days for a forecast
@@ -47,7 +47,9 @@ def usual(job: Job, at: datetime, *, most: int | None = None) -> Mapping[str, Ex
     return found
 
 
-def _ever_more_hours(job: Job, at: datetime, most: int | None) -> Iterator[tuple[Basis, Sequence[Mapping[str, Told]]]]:
+def _ever_more_hours(
+    job: Job, at: datetime, most: int | None
+) -> Iterator[tuple[Basis, Sequence[Mapping[str, RangeFigures]]]]:
     """Yield the hours to compare with and their basis: of the week, of the day, then all hours.
 
     Reading and decoding an hour is slow, so the caller stops as soon as it has enough hours.
@@ -56,9 +58,9 @@ def _ever_more_hours(job: Job, at: datetime, most: int | None) -> Iterator[tuple
     days = [until - timedelta(days=n) + hour for n in range(7 * WEEKS, 0, -1)]
     for basis, chosen in ((Basis.HOUR_OF_THE_WEEK, days[::7]), (Basis.HOUR_OF_THE_DAY, days)):
         stretches = [Stretch(day, day + timedelta(hours=1)) for day in chosen]
-        yield basis, told(job, stretches, ("duration", "state_size"), (0.5,), most=most)
+        yield basis, figures_of_ranges(job, stretches, ("duration", "state_size"), (0.5,), most=most)
     weeks = Stretch(until - timedelta(weeks=WEEKS), until)
-    yield Basis.ALL_HOURS, told_by(job, weeks, ("duration", "state_size"), (0.5,), seconds=HOUR, most=most)
+    yield Basis.ALL_HOURS, figures_by_part(job, weeks, ("duration", "state_size"), (0.5,), seconds=HOUR, most=most)
 
 
 def forecast(job: Job, now: datetime, *, most: int | None = None) -> Forecast:
@@ -68,7 +70,7 @@ def forecast(job: Job, now: datetime, *, most: int | None = None) -> Forecast:
     """
     until = floor(now, DAY)
     weeks = Stretch(until - timedelta(weeks=WEEKS), until)
-    days = told_by(job, weeks, ("state_size", "duration"), (0.5, 0.95), seconds=DAY, most=most)
+    days = figures_by_part(job, weeks, ("state_size", "duration"), (0.5, 0.95), seconds=DAY, most=most)
     sizes = [(each["state_size"].start, each["state_size"].median) for each in days]
     slow = [(each["duration"].start, each["duration"].p95) for each in days]
     slowing = _slope(slow)
@@ -102,7 +104,7 @@ def _remembered(name: str, read: Callable[[], T]) -> T | None:
     return found
 
 
-def _expectations(basis: Basis, hours: Sequence[Mapping[str, Told]]) -> dict[str, Expectation]:
+def _expectations(basis: Basis, hours: Sequence[Mapping[str, RangeFigures]]) -> dict[str, Expectation]:
     """Return the expectations of the figures that enough hours have."""
     values = {name: [value for each in hours if (value := of(each)) is not None] for name, of in _EXPECTED.items()}
     return {name: _expectation(basis, of) for name, of in values.items() if len(of) >= LEAST}
@@ -114,11 +116,11 @@ def _expectation(basis: Basis, values: Sequence[float]) -> Expectation:
     return Expectation(middle, scatter, basis(), len(values))
 
 
-def _interval_of(hour: Told) -> float | None:
+def _interval_of(hour: RangeFigures) -> float | None:
     return HOUR / hour.counts["completed"] if hour.counts["completed"] else None
 
 
-_EXPECTED: Mapping[str, Callable[[Mapping[str, Told]], float | None]] = {
+_EXPECTED: Mapping[str, Callable[[Mapping[str, RangeFigures]], float | None]] = {
     "duration": lambda hour: hour["duration"].median,
     "state_size": lambda hour: hour["state_size"].median,
     "interval": lambda hour: _interval_of(hour["duration"]),

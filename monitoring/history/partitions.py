@@ -24,7 +24,7 @@ from monitoring.reasons.work import WorkReason
 
 DAY, WEEK = timedelta(days=1), timedelta(days=7)
 WIDTHS = {"day": DAY, "week": WEEK}
-AHEAD = 2  # partitions that exist before their time comes
+AHEAD = 2  # number of partitions that are created before their time begins
 # If a clock is years ahead, each call creates only this many partitions. Until then its rows are in `_after`.
 MOST_AT_ONCE = 8
 # A change of partitions waits this long for readers, and readers wait for it. The next tick tries again.
@@ -139,7 +139,7 @@ def _make(table: PartitionedTable, now: datetime) -> list[str]:
         return []
     with transaction.atomic(), connection.cursor() as cursor:
         alone(cursor)
-        missing = bounds(_end(table), now, width)  # another worker may have created them meanwhile
+        missing = bounds(_end(table), now, width)  # another worker may have created the partitions meanwhile
         if not missing:
             return []
         after, end = f"{table.name}_after", missing[-1][1]

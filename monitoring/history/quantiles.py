@@ -22,14 +22,14 @@ from monitoring.models import Job
 WANTED = (0.5, 0.9, 0.95, 0.99)
 # A p95 from sketches lies between these percentiles of the checkpoints.
 P95_FROM, P95_TO = (round(100 * (0.95 + error), 1) for error in (-RANK_ERROR, RANK_ERROR))
-# The column of a checkpoint -> its name in roll-ups.
+# The figures of checkpoints by column, with their names in roll-ups.
 ROLLED = {column: figure for figure, column in FIGURES.items()}
 # A chart of more hours than these shows days.
 MOST_HOURS = 24 * 31
 
 
 @dataclass(frozen=True)
-class Told:
+class RangeFigures:
     """A figure over one time range.
 
     `quantiles` of completed checkpoints are those of percentile_disc; the rank of each is at most RANK_ERROR off.
@@ -60,9 +60,9 @@ class Told:
 
 def quantiles(
     job: Job, start: datetime, end: datetime, figure: str = "duration", wanted: Sequence[float] = WANTED
-) -> Told:
+) -> RangeFigures:
     """Return the figure, a key of FIGURES, over the time from `start` to before `end`."""
-    return told(job, [Stretch(start, end)], (figure,), wanted)[0][figure]
+    return figures_of_ranges(job, [Stretch(start, end)], (figure,), wanted)[0][figure]
 
 
 def series(
@@ -73,14 +73,14 @@ def series(
     wanted: Sequence[float] = WANTED,
     *,
     seconds: int | None = None,
-) -> list[Told]:
-    """Return the result of `told_by` for one figure."""
-    return [each[figure] for each in told_by(job, Stretch(start, end), (figure,), wanted, seconds=seconds)]
+) -> list[RangeFigures]:
+    """Return the result of `figures_by_part` for one figure."""
+    return [each[figure] for each in figures_by_part(job, Stretch(start, end), (figure,), wanted, seconds=seconds)]
 
 
-def told(
+def figures_of_ranges(
     job: Job, stretches: Sequence[Stretch], figures: Sequence[str], wanted: Sequence[float], *, most: int | None = None
-) -> list[Mapping[str, Told]]:
+) -> list[Mapping[str, RangeFigures]]:
     """Return all figures of each time range, with a constant number of statements. `most`: see stretches.read."""
     for each in stretches:
         _check(figures, each)
@@ -99,8 +99,8 @@ def of_whole_days(
     """
     try:
         found = read_days(jobs, since, until, figure)
-        told = _each([Part(since, until, rows) for rows in found.values()], figure, (share,))
-        return {job: each.quantiles[share] for job, each in zip(found, told, strict=True)}
+        results = _each([Part(since, until, rows) for rows in found.values()], figure, (share,))
+        return {job: each.quantiles[share] for job, each in zip(found, results, strict=True)}
     except (NotRolledUp, UnknownSketch):
         return {}
 
@@ -118,11 +118,11 @@ def of_the_same_hours(
         parts = [
             Part(midnights[0], midnights[-1], hour) for rows in found.values() for hour in _by_hour_of_day(rows, figure)
         ]
-        told = _each(parts, figure, (share,))
+        results = _each(parts, figure, (share,))
     except (NotRolledUp, UnknownSketch):
         return {}
     values = [
-        each.quantiles[share] if len(part.rows) >= enough else None for part, each in zip(parts, told, strict=True)
+        each.quantiles[share] if len(part.rows) >= enough else None for part, each in zip(parts, results, strict=True)
     ]
     return {job: values[24 * place : 24 * (place + 1)] for place, job in enumerate(found)}
 
@@ -135,7 +135,7 @@ def _by_hour_of_day(rows: Sequence[Mapping[str, Any]], figure: str) -> list[list
     return hours
 
 
-def told_by(
+def figures_by_part(
     job: Job,
     stretch: Stretch,
     figures: Sequence[str],
@@ -143,7 +143,7 @@ def told_by(
     *,
     seconds: int | None = None,
     most: int | None = None,
-) -> list[Mapping[str, Told]]:
+) -> list[Mapping[str, RangeFigures]]:
     """Return the figures by hour or day (UTC), oldest first, without those that have no checkpoints.
 
     If `seconds` is None, the length of the time range and the kept roll-ups decide between hours and days. The first
@@ -191,19 +191,21 @@ class Part:
     rows: Sequence[Mapping[str, Any]]
 
 
-def _figures(parts: Sequence[Part], figures: Sequence[str], wanted: Sequence[float]) -> list[Mapping[str, Told]]:
+def _figures(
+    parts: Sequence[Part], figures: Sequence[str], wanted: Sequence[float]
+) -> list[Mapping[str, RangeFigures]]:
     by_figure = [_each(parts, figure, wanted) for figure in figures]
-    return [dict(zip(figures, told, strict=True)) for told in zip(*by_figure, strict=True)]
+    return [dict(zip(figures, values, strict=True)) for values in zip(*by_figure, strict=True)]
 
 
-def _each(parts: Sequence[Part], figure: str, wanted: Sequence[float]) -> list[Told]:
+def _each(parts: Sequence[Part], figure: str, wanted: Sequence[float]) -> list[RangeFigures]:
     for row in (row for part in parts for row in part.rows):
         if row["version"] != VERSION:
             raise UnknownSketch(f"the roll-up of {row['start']} has version {row['version']}, which is not supported")
-    return [_told(part, figure, wanted) for part in parts]
+    return [_figures_of(part, figure, wanted) for part in parts]
 
 
-def _told(part: Part, figure: str, wanted: Sequence[float]) -> Told:
+def _figures_of(part: Part, figure: str, wanted: Sequence[float]) -> RangeFigures:
     rows = part.rows
     sketch = sketches.merged(row[f"{figure}_sketch"] for row in rows)
 
@@ -212,7 +214,7 @@ def _told(part: Part, figure: str, wanted: Sequence[float]) -> Told:
 
     minimum, maximum = min(of("min"), default=None), max(of("max"), default=None)
     values = sketches.quantiles(sketch, wanted)
-    return Told(
+    return RangeFigures(
         start=part.start,
         end=part.end,
         counts={name: sum(row[name] for row in rows) for name in COUNTS},

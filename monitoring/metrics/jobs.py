@@ -57,7 +57,7 @@ class _Job:
     observed_at: datetime
     restarts: int
     completed: float
-    failed: float | None  # None: the engine does not report it
+    failed: float | None  # None: the engine does not report the number
     in_progress: float
     last_at: datetime | None
     duration: int | None

@@ -36,24 +36,25 @@ class ArchivedFile(models.Model):
 
     kind = models.CharField(max_length=12, choices=ArchivedKind.choices)
     cluster_id = models.BigIntegerField()
-    month = models.DateField()  # its first day
+    month = models.DateField()  # the first day of the month
     since = models.DateTimeField()
     until = models.DateTimeField()
     path = models.CharField(max_length=300, unique=True)
     rows = models.BigIntegerField()
     size = models.BigIntegerField()  # in bytes
     sha256 = models.CharField(max_length=64)
-    footer_sha256 = models.CharField(max_length=64)  # of the file's footer, which has the positions of all data
+    footer_sha256 = models.CharField(max_length=64)  # SHA-256 of the file's footer, which has the positions of all data
     least_id = models.BigIntegerField()
     greatest_id = models.BigIntegerField()
     # For checkpoints and samples: the runs with rows in the file, and the number of rows of each, in the same order.
     runs = ArrayField(models.BigIntegerField(), default=list)
     rows_by_run = ArrayField(models.BigIntegerField(), default=list)
     state = models.CharField(max_length=8, choices=ArchivedState.choices, default=ArchivedState.WRITTEN)
-    problem = models.TextField(blank=True, default="")  # why it could not be read when it was last tried; "": it can
+    # Why the last attempt to read the file failed; "": the last attempt succeeded.
+    problem = models.TextField(blank=True, default="")
     problem_value = ReasonField(null=True)
     made_at = models.DateTimeField(auto_now_add=True)
-    checked_at = models.DateTimeField(null=True)  # when its whole content was last compared with `sha256`
+    checked_at = models.DateTimeField(null=True)  # when the whole content of the file was last compared with `sha256`
 
     class Meta:
         ordering = ("month", "cluster_id", "since")

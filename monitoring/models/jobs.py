@@ -57,7 +57,8 @@ class Job(models.Model):
     savepoint_interval_s = models.PositiveIntegerField(null=True, blank=True)
     savepoint_cron = models.CharField(max_length=100, blank=True, default="")
     savepoint_time_zone = models.CharField(max_length=64, default="UTC")
-    savepoint_quiet = models.CharField(max_length=11, blank=True, default="")  # no savepoints then: 22:00-06:00
+    # A time range without scheduled savepoints: 22:00-06:00.
+    savepoint_quiet = models.CharField(max_length=11, blank=True, default="")
     next_savepoint_at = models.DateTimeField(null=True, blank=True, db_index=True)
     # Where settings come from, by name (monitoring/job_defaults.py): "default", or "own" if a person set it.
     settings_from = models.JSONField(default=dict, blank=True)
@@ -74,7 +75,7 @@ class Job(models.Model):
     # How many final savepoints stay; None: all.
     final_savepoints_kept = models.PositiveIntegerField(null=True, blank=True, default=10)
     automation_paused = models.BooleanField(default=False)
-    automation_paused_until = models.DateTimeField(null=True, blank=True)  # None: until a person ends it
+    automation_paused_until = models.DateTimeField(null=True, blank=True)  # None: a pause lasts until a person ends it
     automation_note = models.TextField(blank=True, default="")
     automation_note_value = ReasonField(null=True, blank=True)  # None: a person wrote `automation_note`
     created_at = models.DateTimeField(auto_now_add=True)

@@ -26,7 +26,7 @@ class MaintenanceWindow(models.Model):
     starts_at = models.DateTimeField()
     ends_at = models.DateTimeField(db_index=True)
     created_by = models.CharField(max_length=150)
-    ended_by = models.CharField(max_length=150, blank=True, default="")  # who ended it before its time
+    ended_by = models.CharField(max_length=150, blank=True, default="")  # the person who ended the window early
 
     class Meta:
         ordering = ("-starts_at", "-id")

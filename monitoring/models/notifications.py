@@ -105,7 +105,8 @@ class Delivery(models.Model):
     is_test = models.BooleanField(default=False)
     summary = models.JSONField(null=True)
     created_at = models.DateTimeField()
-    attempts = models.PositiveIntegerField(default=0)  # since the creation, or since a person requested another try
+    # Attempts since the creation, or since a person requested another one.
+    attempts = models.PositiveIntegerField(default=0)
     next_try_at = models.DateTimeField(db_index=True)
     claimed_until = models.DateTimeField(null=True)
     sent_at = models.DateTimeField(null=True)
@@ -131,7 +132,7 @@ class DeliveryAttempt(models.Model):
     at = models.DateTimeField()
     outcome = models.CharField(max_length=10, choices=AttemptOutcome.choices)
     answer = models.TextField()
-    answer_value = ReasonField(null=True)  # None: it is what the receiver said
+    answer_value = ReasonField(null=True)  # None: `answer` is the text of the receiver
 
     class Meta:
         ordering = ("id",)

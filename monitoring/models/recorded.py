@@ -40,10 +40,11 @@ class RunException(models.Model):
     name = models.TextField(blank=True, default="")  # the exception's class
     message = models.TextField(blank=True, default="")  # the exception's own message, one line
     root_cause = models.TextField(blank=True, default="")  # the innermost cause, one line
-    task = models.TextField(blank=True, default="")  # with its subtask; empty: the whole job
+    task = models.TextField(blank=True, default="")  # the task with its subtask; empty: the whole job failed
     host = models.TextField(blank=True, default="")  # host:port of the task manager
     stacktrace = models.TextField(blank=True, default="")
-    digest = models.CharField(max_length=32)  # of time, class, task and root cause: identifies it at later polls
+    # Digest of time, class, task and root cause, which identifies the exception in later polls.
+    digest = models.CharField(max_length=32)
 
     class Meta:
         ordering = ("-at", "-id")
@@ -65,7 +66,7 @@ class JobConfiguration(models.Model):
 
     job = models.OneToOneField(Job, on_delete=models.CASCADE, related_name="configuration")
     parts = models.JSONField(default=dict)
-    since = models.DateTimeField()  # the newest change, or the first read
+    since = models.DateTimeField()  # the time of the newest change, or of the first read
 
     def __str__(self) -> str:
         return f"{self.job} since {self.since}"

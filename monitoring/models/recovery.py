@@ -69,7 +69,7 @@ class RestartAttempt(models.Model):
     imports = models.JSONField(default=dict, blank=True)
     restore_path = models.TextField(blank=True, default="")
     restore_is_savepoint = models.BooleanField(null=True)
-    restore_state_at = models.DateTimeField(null=True)  # the snapshot's time; later input is processed again
+    restore_state_at = models.DateTimeField(null=True)  # the time of the snapshot; later input is processed again
     savepoint = models.ForeignKey(Savepoint, on_delete=models.SET_NULL, null=True, related_name="+")
     rejected = models.JSONField(default=list)  # [{"path", "why"}]: snapshots that could not be restored
     # Storage that did not answer a search for checkpoints that no poll saw: [{"place", "waited_s"}].

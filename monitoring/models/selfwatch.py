@@ -19,6 +19,7 @@ class Tick(models.Model):
     said_at = models.DateTimeField(null=True)
     failed_at = models.DateTimeField(null=True)  # end of the newest run that failed
     failure = models.TextField(blank=True, default="")
+    failure_value = ReasonField(null=True)  # None if another program's error made the newest run fail
     runs = models.PositiveBigIntegerField(default=0)
     failures = models.PositiveBigIntegerField(default=0)
 

@@ -21,7 +21,7 @@ from monitoring.models import (
 )
 
 BATCH = 2000
-BATCHES = 10  # per call: the next call deletes the rest
+BATCHES = 10  # per call; the next call deletes the remaining rows
 
 
 def forget_old(now: datetime, kept: timedelta) -> int:

@@ -34,7 +34,7 @@ from monitoring.reasons.reason import Reason, from_json
 T = TypeVar("T")
 HOURS = (8, 12, 24)
 LISTED = 20  # rows of each list; the counts include all rows
-WORST = 5  # jobs and outages
+WORST = 5  # the maximum number of jobs, and of outages, in the summary
 
 # Checkpoints that failed within the time range. Triggers are at most two days older, so that few partitions are read.
 _FAILED = """

@@ -19,7 +19,7 @@ from monitoring.savepoints.timetable import BadSchedule, Cron
 
 log = logging.getLogger(__name__)
 
-# If Waymark was down, only the newest summary is written, and none of a time before this.
+# If Waymark was down, it writes only the newest missed summary, and only if that is younger than this.
 CAUGHT_UP = timedelta(days=1)
 
 

@@ -53,7 +53,10 @@ class Drop:
 
 
 def judge(facts: Facts) -> Go | Wait | Drop:
-    """Return the verdict. The end of an incident is notified unless it was reopened, other events while relevant."""
+    """Return whether a notification is sent, waits or is dropped.
+
+    The end of an incident is sent unless the incident was reopened. Other events are sent while they are relevant.
+    """
     if not facts.channel_enabled:
         return Drop(NotifyReason.CHANNEL_OFF())
     return _in_order(facts, _ending(facts) if facts.reason == NotificationReason.RESOLVED else _news(facts))

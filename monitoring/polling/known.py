@@ -59,7 +59,7 @@ class KnownRun:
 
     def due(self, job: JobOverview, since: datetime | None, now: datetime) -> bool:
         """Return whether the run must be read, given the engine's present report. `since`: see Cluster.read_until."""
-        if self.moved(job):  # even a dead one, which may have run and died again between two polls
+        if self.moved(job):  # also read a dead run, which may have restarted and died again between two polls
             return True
         if not self.live:
             return not self.final_read_done

@@ -39,8 +39,8 @@ FLIGHT_LIMIT_S = 25.0
 # after the first poll or an outage never delays live runs.
 FIGURES_FOR_S = 3.0
 READINGS_PER_FLIGHT = 200
-# At most this many runs that are not due, and whose last list of checkpoints is not remembered, are read only for such
-# figures.
+# The maximum number of runs that are not due and are read only for figures. It limits the runs whose last list of
+# checkpoints is no longer in memory.
 BACKLOG_RUNS = 20
 
 P = ParamSpec("P")
@@ -401,9 +401,9 @@ class _RunReader:
 def _without_details(
     entry: CheckpointStats | None, operators: Mapping[str, OperatorSubtasks]
 ) -> CheckpointReading | None:
-    """Return the reading from the checkpoint's entry in the list, which equals its details, and its operators.
+    """Combine the checkpoint's entry in the list with its operators, which saves a request for the details.
 
-    Return None if operators are missing, so that the details must be read.
+    Return None if operators are missing: then the details must be read.
     """
     tasks = {vertex: read.totals for vertex, read in operators.items()}
     if entry is None or not tasks or sum(totals.num_subtasks for totals in tasks.values()) != entry.totals.num_subtasks:

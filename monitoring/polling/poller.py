@@ -80,7 +80,7 @@ class Poller:
         self._network.join()
         self._loop.close()
         leaders.forget_all()
-        with suppress(DatabaseError, InterfaceError):  # else the claims expire by themselves
+        with suppress(DatabaseError, InterfaceError):  # if the claims cannot be released, they expire
             release(self._flights.keys())
 
     @property
@@ -200,5 +200,5 @@ class Poller:
                 log.error("%s: its answer cannot be stored, and is read again: %s", claim.cluster, why, exc_info=trace)
 
     def _postpone(self, claim: Claim, error: BaseException) -> None:
-        with suppress(ClaimLost, OperationalError):  # then the claim expires
+        with suppress(ClaimLost, OperationalError):  # if the claim cannot be updated, it expires
             postpone(claim, f"{type(error).__name__}: {error}"[:1000], self._now())

@@ -34,7 +34,7 @@ _CHANGING = (
     *("observed_at", "moved_at", "end_seen_at"),
 )
 
-# Loading may omit these columns; then they are stored only if they were read in this poll. They are never null.
+# Runs may be loaded without these columns. Then a column is stored only if this poll read it. None of them is null.
 _LARGE = ("checkpoint_config", "summary", "exceptions")
 
 
@@ -94,7 +94,7 @@ def job_name(name: str) -> str:
 
 
 def load(cluster: Cluster, observation: ClusterObservation) -> Runs:
-    """Return the stored runs with something to store: news, or that the engine did not list them."""
+    """Return the stored runs that changed: the engine reported news about them, or did not list them."""
     found = Runs([])
     ids = [*observation.runs, *observation.missing]
     if not ids:
@@ -273,7 +273,7 @@ def _named(runs: Runs, observed: RunObservation, run: Run, now: datetime) -> Non
     if state == run.state and not _has_ended_again(run, observed):
         return
     revived = RunState(run.state).terminal
-    run.launch_wait = {}  # it belonged to the previous status
+    run.launch_wait = {}  # the reason for the wait belonged to the previous status
     runs.move(run, state, _why(state, observed, run, revived=revived), now)
     if RunState(state).terminal:
         run.ended_at, run.end_seen_at = observed.job.ended_at or now, now

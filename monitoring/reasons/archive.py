@@ -1,4 +1,4 @@
-"""Reasons why a file of the history's archive cannot be read."""
+"""Reasons why the history's archive, or a file of it, cannot be read or written."""
 
 from __future__ import annotations
 
@@ -22,3 +22,17 @@ class ArchiveReason(ReasonCode):
         ngettext("it has {rows:,} row, not {expected:,}", "it has {rows:,} rows, not {expected:,}", "rows"),
     )
     OTHER_CONTENT = "archive.other-content", _("its content differs from what was written")
+
+    UNUSABLE = "archive.unusable", _("The archive cannot be written or read: {problem}")
+    PROCESS_ENDED = (
+        "archive.process-ended",
+        _("The process that archives the history failed with exit code {code}: {detail}"),
+    )
+    PROCESS_ENDED_SILENTLY = (
+        "archive.process-ended-silently",
+        _("The process that archives the history failed with exit code {code} and without an error message."),
+    )
+    PROCESS_HUNG = (
+        "archive.process-hung",
+        _("The process that archives the history did not end within {limit_s:g} s and was killed."),
+    )

@@ -33,7 +33,7 @@ class HealthReason(ReasonCode):
 
     TASK_NEVER_ENDED = "health.task-never-ended", _("The task “{task}” has never completed.")
     TASK_OVERDUE = "health.task-overdue", _("The task “{task}” last completed {age:length} ago.")
-    TASK_FAILS = "health.task-fails", _("{what:clause}; it fails: {failure}.")
+    TASK_FAILS = "health.task-fails", _("{what:clause}; it fails: {failure:clause}.")
 
     NONE_POLLED = "health.none-polled", _("No cluster has been polled for {length:length}.")
     ALL_SILENT = (

@@ -197,7 +197,7 @@ FORMS: Mapping[str, Form] = {
 
 def _plain(value: Any) -> Any:
     match value:
-        case date():  # datetime is a subclass
+        case date():  # datetime is a subclass of date
             return value.isoformat()
         case timedelta():
             return value.total_seconds()

@@ -1,1 +1,4 @@
-"""Restarts a job exactly once: evidence → decision → attempt → steps. The attempt's row is the guard."""
+"""Restart a job exactly once: collect evidence, decide, store an attempt, and take its steps.
+
+The stored attempt prevents a second restart.
+"""

@@ -10,6 +10,7 @@ from monitoring.models import AttemptState, RestartAttempt, SavepointState, Step
 from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.attempt import end, show_step
 from monitoring.recovery.going_back import undo_change
+from monitoring.recovery.not_restarted import report_not_restarted
 from monitoring.recovery.stages.await_running import AwaitRunning
 from monitoring.recovery.stages.base import End, Next, Outcome, Overtaken, Stage, Wait, automatic, write
 from monitoring.recovery.stages.check_state import CheckState
@@ -17,7 +18,6 @@ from monitoring.recovery.stages.import_state import ImportState
 from monitoring.recovery.stages.prepare_program import CheckProgram, UploadProgram
 from monitoring.recovery.stages.start_job import StartJob
 from monitoring.recovery.stages.stop_job import StopJob
-from monitoring.recovery.telling import tell
 
 STAGES: dict[AttemptState, Stage] = {
     AttemptState.DECIDED: CheckProgram(),
@@ -76,7 +76,7 @@ def _after_failure(attempt: RestartAttempt, failed: End, now: datetime) -> None:
         return
     if automatic(attempt) or attempt.back_from_id is not None or _left_down(attempt, failed):
         sentence = Why.RESTART_FAILED(epoch=attempt.epoch, job=attempt.job.name, why=failed.why)
-        tell(attempt.job, sentence, {"attempt": attempt.pk}, now)
+        report_not_restarted(attempt.job, sentence, {"attempt": attempt.pk}, now)
 
 
 def _left_down(attempt: RestartAttempt, failed: End) -> bool:
@@ -87,7 +87,7 @@ def _left_down(attempt: RestartAttempt, failed: End) -> bool:
         return False
     passed = attempt.steps.filter(name=StopJob.step, state__in=(StepState.DONE, StepState.SKIPPED)).exists()
     is_asked_to_stop = attempt.stop_savepoint_id is not None or not attempt.stop_first or failed.nothing_runs
-    stopping = attempt.state == AttemptState.STOPPING and is_asked_to_stop and not failed.job_goes_on
+    stopping = attempt.state == AttemptState.STOPPING and is_asked_to_stop and not failed.job_still_runs
     return passed or stopping
 
 

@@ -108,7 +108,7 @@ def open_attempt(
 
 
 def _show_decision(attempt: RestartAttempt, now: datetime) -> None:
-    """Store the step of the decision, and for an automatic restart one for the time until the failure was detected."""
+    """Store a step for the decision. An automatic restart also gets one for the detection of the failure."""
     run, begun = attempt.old_run, now
     if attempt.trigger == RestartTrigger.AUTOMATIC and run is not None and run.ended_at and run.end_seen_at:
         begun = min(run.end_seen_at, now)

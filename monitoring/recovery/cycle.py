@@ -21,8 +21,8 @@ from monitoring.recovery.decisions import record
 from monitoring.recovery.detection import JobFacts, Leave, NeedsPerson, OpenBreaker, Restart, decide
 from monitoring.recovery.evidence import dead_jobs, facts_of
 from monitoring.recovery.moving import move_attempts
+from monitoring.recovery.not_restarted import report_not_restarted, resolve_recovered
 from monitoring.recovery.run_schedule import start_due_runs
-from monitoring.recovery.telling import resolve_recovered, tell
 from monitoring.recovery.traces import remove_traces
 
 
@@ -50,10 +50,10 @@ def _decide_all(now: datetime) -> CycleReport:
         record(job, decision, facts, now)
         match decision:
             case OpenBreaker(reason) if open_breaker(job, reason, now):
-                _tell(job, Why.BREAKER_OPEN(since=now, reason=reason), facts, now)
+                _report_not_restarted(job, Why.BREAKER_OPEN(since=now, reason=reason), facts, now)
                 done.append(Why.BREAKER_OPENED(job=job.name, reason=reason))
             case NeedsPerson(reason) | OpenBreaker(reason):
-                is_news = _tell(job, reason, facts, now)
+                is_news = _report_not_restarted(job, reason, facts, now)
                 (done if is_news else left).append(Why.NEEDS_PERSON(job=job.name, reason=reason))
             case Leave(reason):
                 left.append(Why.LEFT(job=job.name, reason=reason))
@@ -62,14 +62,14 @@ def _decide_all(now: datetime) -> CycleReport:
     return CycleReport(tuple(done), tuple(left))
 
 
-def _tell(job: Job, why: Reason, facts: JobFacts, now: datetime) -> bool:
+def _report_not_restarted(job: Job, why: Reason, facts: JobFacts, now: datetime) -> bool:
     """Notify people that the job is not restarted; return False if the incident already says this."""
     cause = facts.cause.rstrip(".")
     if cause:
         sentence = Why.NOT_RESTARTED_AFTER(job=job.name, why=why, cause=cause)
     else:
         sentence = Why.NOT_RESTARTED(job=job.name, why=why)
-    return tell(job, sentence, {"why": why.as_json(), "cause": facts.cause}, now)
+    return report_not_restarted(job, sentence, {"why": why.as_json(), "cause": facts.cause}, now)
 
 
 def _open(job: Job, decision: Restart, facts: JobFacts, now: datetime) -> Reason:

@@ -21,7 +21,7 @@ from monitoring.recovery.detection import DEAD, FINAL_READ, HOLD_DOWN
 # How often this module checks whether the poller has read the last checkpoints of a dead run.
 LOOK_EVERY = timedelta(milliseconds=100)
 
-_goes_on = threading.Lock()
+_extending = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ def tick(now: Callable[[], datetime], lasts: timedelta, wait: Callable[[float], 
     """Run cycles until the next tick comes after `lasts`. Return what all cycles did, and what the last one left."""
     until = now() + lasts
     reports = [advance(now())]
-    if _goes_on.acquire(blocking=False):  # one extended tick is enough for this process
+    if _extending.acquire(blocking=False):  # one extended tick is enough for this process
         try:
             _go_on(now, until, wait, reports)
         finally:
-            _goes_on.release()
+            _extending.release()
     return CycleReport(tuple(done for report in reports for done in report.done), reports[-1].left)
 
 

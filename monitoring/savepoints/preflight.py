@@ -16,7 +16,7 @@ class PreflightFacts:
     unseen_since: datetime | None  # when the run was last seen, if that is too long ago
     cluster_reachable: bool
     savepoint_under_way: bool
-    paused: Reason | None  # the reason of the pause
+    paused: Reason | None  # the reason why the job is paused
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,11 @@ from monitoring.savepoints.preflight import NotNow, PreflightFacts, preflight
 
 # Flink's `execution.checkpointing.timeout` also limits savepoints. Its default is used if a run's value is not known.
 TIMEOUT = timedelta(minutes=10)
-# Additional time of a request: it waits for its turn, and a job that it stops has to end.
+# Additional time for a request: it may wait for its turn, and a stop also waits until the job has ended.
 MARGIN = timedelta(minutes=2)
 LONGEST = timedelta(days=1)
-# A schedule requests nothing if the last poll of the job is older than this or than three polls: after a long outage of
-# Waymark, the stored status may be RUNNING although the job is dead. A person may request one.
+# A schedule requests no savepoint if the last poll of the job is older than this or than three poll intervals: after a
+# long outage of Waymark, the stored status may be RUNNING although the job is dead. A person may still request one.
 SEEN_WITHIN = timedelta(minutes=1)
 IN_FLIGHT = (SavepointState.REQUESTED, SavepointState.IN_PROGRESS)
 

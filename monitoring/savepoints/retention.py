@@ -57,7 +57,7 @@ class RetainedSavepoint:
     origin: SavepointOrigin
     good: bool = True
     pinned: bool = False
-    needed: Reason | None = field(default=None, hash=False)  # a Reason is not hashable
+    needed: Reason | None = field(default=None, hash=False)  # excluded from the hash, because a Reason is not hashable
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def settle(savepoint: Savepoint, answer: object, now: datetime) -> Outcome:
             return _keep(savepoint, now, RETRY, answer.reason)
         case InProgress():
             return _keep(savepoint, now, POLL, SavepointReason.STILL_UNDER_WAY(), state=SavepointState.IN_PROGRESS)
-        case _:  # the request was accepted
+        case _:  # the engine accepted the request
             why, outcome = SavepointReason.STILL_UNDER_WAY(), WorkReason.SAVEPOINTS_SENT
             return _keep(savepoint, now, POLL, why, outcome, state=SavepointState.IN_PROGRESS)
 

@@ -93,7 +93,7 @@ class ClusterLag:
 
     name: str
     reachable: bool
-    stranger: bool  # another cluster answers at its address
+    stranger: bool  # another cluster answers at the address of this one
     lag_s: float
     last_answer_at: datetime | None
     consecutive_failures: int
@@ -111,7 +111,7 @@ class OldestJob:
 class Deliveries:
     pending: int = 0
     dead: int = 0
-    dead_today: int = 0  # in the last 24 hours
+    dead_today: int = 0  # the number of jobs that died in the last 24 hours
     oldest_pending_at: datetime | None = None
 
 
@@ -135,7 +135,7 @@ class Stored:
     """The facts that are stored in the database."""
 
     ticks: Mapping[str, Tick] = field(default_factory=dict)
-    clusters: tuple[ClusterLag, ...] = ()  # the enabled ones
+    clusters: tuple[ClusterLag, ...] = ()  # the enabled clusters
     oldest: OldestJob | None = None
     deliveries: Deliveries = Deliveries()
     history: Reason | None = None  # why the history's pipeline is not running

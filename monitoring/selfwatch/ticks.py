@@ -13,6 +13,7 @@ from datetime import datetime
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
 
 from monitoring import broker, clock
+from monitoring.reasons.reason import Reason
 from monitoring.reasons.report import CycleReport
 from monitoring.reasons.work import WorkReason
 
@@ -33,10 +34,10 @@ ON CONFLICT (task) DO UPDATE SET
     said_at = coalesce(excluded.said_at, monitoring_tick.said_at)
 """
 _FAILED = """
-INSERT INTO monitoring_tick (task, worker, sentence, failed_at, failure, runs, failures)
-VALUES (%(task)s, '', '', %(now)s, %(failure)s, 1, 1)
+INSERT INTO monitoring_tick (task, worker, sentence, failed_at, failure, failure_value, runs, failures)
+VALUES (%(task)s, '', '', %(now)s, %(failure)s, %(value)s::jsonb, 1, 1)
 ON CONFLICT (task) DO UPDATE SET failed_at = excluded.failed_at, failure = excluded.failure,
-    runs = monitoring_tick.runs + 1, failures = monitoring_tick.failures + 1
+    failure_value = excluded.failure_value, runs = monitoring_tick.runs + 1, failures = monitoring_tick.failures + 1
 """
 
 
@@ -120,11 +121,15 @@ def database_away(error: Exception) -> None:
 
 
 def _failed(task: str, error: Exception) -> None:
-    text = f"{type(error).__name__}: {_first_line(error)}"[:_TEXT_LIMIT]
+    reason = getattr(error, "reason", None)
+    if not isinstance(reason, Reason) or str(reason) != str(error):
+        reason = None  # the error has no reason, or its text says more
+    text = str(reason or f"{type(error).__name__}: {_first_line(error)}")[:_TEXT_LIMIT]
     if LOG_THROTTLE.should_log(task, text):
         log.error("%s failed, the next tick tries again: %s", task, text, exc_info=error)
     try:
-        _write(_FAILED, task=task, now=clock.now(), failure=text)
+        value = None if reason is None else json.dumps(reason.as_json())
+        _write(_FAILED, task=task, now=clock.now(), failure=text, value=value)
     except DatabaseError as again:
         database_away(again)
 

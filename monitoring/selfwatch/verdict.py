@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import TypeGuard
 
 from monitoring.models import Tick
+from monitoring.reasons import columns
 from monitoring.reasons.health import HealthReason, TaskName
 from monitoring.reasons.reason import Reason
 from monitoring.selfwatch.own_facts import ClusterLag, Facts, Queue, Stored, Unavailable
@@ -101,7 +102,7 @@ def _tasks(facts: Facts, limit: timedelta, *, watching: bool) -> Iterator[Findin
             continue
         tick = stored.ticks.get(task) if stored else None
         if tick is None and not watching:
-            continue  # its first interval is not over
+            continue  # the first interval of the task is not over
         name = TaskName[task.upper()]()
         if tick is None or tick.ended_at is None:
             what = HealthReason.TASK_NEVER_ENDED(task=name)
@@ -109,7 +110,9 @@ def _tasks(facts: Facts, limit: timedelta, *, watching: bool) -> Iterator[Findin
             what = HealthReason.TASK_OVERDUE(task=name, age=facts.at - tick.ended_at)
         else:
             continue
-        yield Finding(task, HealthReason.TASK_FAILS(what=what, failure=tick.failure) if _fails(tick) else what)
+        if _fails(tick):
+            what = HealthReason.TASK_FAILS(what=what, failure=columns.stored(tick, "failure"))
+        yield Finding(task, what)
 
 
 def _fails(tick: Tick | None) -> TypeGuard[Tick]:

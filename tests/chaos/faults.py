@@ -100,7 +100,7 @@ def checkpoint_is_damaged_and_leader_killed(target: Target) -> Damage:
     return found
 
 
-def task_raises_while_nobody_leads(target: Target) -> Damage:
+def task_raises_without_a_leader(target: Target) -> Damage:
     target.poison.touch()
     target.managers.kill_leader()
     eventually("a poisoned row", lambda: not target.poison.exists())
@@ -127,7 +127,7 @@ FAULTS: tuple[Fault, ...] = (
     checkpoint_and_live_location_are_damaged,
     driver_and_leader_are_killed,
     checkpoint_is_damaged_and_leader_killed,
-    task_raises_while_nobody_leads,
+    task_raises_without_a_leader,
 )
 ON_A_CLUSTER: tuple[Fault, ...] = (executor_is_killed, executor_and_leader_are_killed, executor_and_driver_are_killed)
 

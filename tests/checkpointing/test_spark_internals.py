@@ -57,7 +57,7 @@ def not_found() -> Py4JJavaError:
 
 
 @pytest.fixture(autouse=True)
-def _no_process_of_its_own(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_jvm_of_this_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pretend that the JVM was started by another process, unless the test uses Spark."""
     if "spark" not in request.fixturenames:
         monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")

@@ -166,7 +166,7 @@ def _reconfigured(job: Job, run: Run, at: datetime) -> None:
 
 def ticks(now: datetime) -> None:
     """Store the last executions of the periodic tasks, of which one has failed."""
-    said = {"poll_clusters": "eu-prod: orders-enrich run 3 is FAILED (OutOfMemoryError: Java heap space)."}
+    text = {"poll_clusters": "eu-prod: orders-enrich run 3 is FAILED (OutOfMemoryError: Java heap space)."}
     for number, task in enumerate(periods()):
         Tick.objects.create(
             task=task,
@@ -174,8 +174,8 @@ def ticks(now: datetime) -> None:
             ended_at=now - timedelta(seconds=number),
             took_ms=9 + 31 * number,
             runs=86_400 // (number + 1),
-            sentence=said.get(task, ""),
-            said_at=now - timedelta(minutes=2) if task in said else None,
+            sentence=text.get(task, ""),
+            said_at=now - timedelta(minutes=2) if task in text else None,
         )
     failing = {"failed_at": now, "failure": "NotPinged: WAYMARK_DEAD_MAN_URL answered HTTP 404", "failures": 12}
     Tick.objects.filter(task="ping_dead_man").update(ended_at=now - timedelta(minutes=12), **failing)

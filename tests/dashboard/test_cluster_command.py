@@ -31,7 +31,7 @@ def run(*arguments: str) -> str:
     return out.getvalue()
 
 
-def test_a_cluster_that_answers_is_watched_from_now_on(flink: FlinkServer) -> None:
+def test_a_reachable_cluster_is_added_and_polled(flink: FlinkServer) -> None:
     assert run("add", "production", flink.url + "/", "--labels", "team=a, env=prod") == (
         "Added cluster production (Flink REST API 2.3.0, jobs: 1 RUNNING). Waymark polls it from now on.\n"
     )
@@ -63,7 +63,7 @@ def test_secrets_come_from_files_and_are_not_audited(flink: FlinkServer, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (["ftp://127.0.0.1"], "url 'ftp://127.0.0.1': An address must begin with http"),
         (["127.0.0.1:8081"], "url '127.0.0.1:8081': An address must begin with http"),
@@ -76,16 +76,16 @@ def test_secrets_come_from_files_and_are_not_audited(flink: FlinkServer, tmp_pat
         (["http://127.0.0.1:1", "--token-file", "/gone"], "--token-file: .*No such file"),
     ],
 )
-def test_command_errors_name_field_value_and_allowed_values(arguments: list[str], said: str) -> None:
-    with pytest.raises(CommandError, match=said):
+def test_command_errors_name_field_value_and_allowed_values(arguments: list[str], expected: str) -> None:
+    with pytest.raises(CommandError, match=expected):
         run("add", "x", *arguments)
     assert not Cluster.objects.exists()
 
 
-def test_a_token_over_plain_http_is_warned_of(tmp_path: Path) -> None:
+def test_a_token_over_plain_http_causes_a_warning(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("s3cret\n")
-    said = run("add", "far", "http://no-such-host.invalid", "--token-file", str(tmp_path / "secret"), "--unanswered")
-    assert "Warning: The token is sent to no-such-host.invalid without encryption." in said
+    output = run("add", "far", "http://no-such-host.invalid", "--token-file", str(tmp_path / "secret"), "--unanswered")
+    assert "Warning: The token is sent to no-such-host.invalid without encryption." in output
 
 
 def test_duplicate_cluster_name_is_refused(flink: FlinkServer) -> None:
@@ -103,9 +103,9 @@ def test_unreachable_cluster_can_be_added_explicitly() -> None:
 def test_connection_test_reports_the_cluster_and_changes_nothing(flink: FlinkServer) -> None:
     run("add", "one", flink.url)
     before = Cluster.objects.values().get()
-    said = run("test", "one")
+    output = run("test", "one")
     for line in ("Apache Flink 2.3.0", "25 checkpoints", "1, 4 of 4 slots free", "file:///savepoints", "1 RUNNING"):
-        assert line in said
+        assert line in output
     assert Cluster.objects.values().get() == before
     flink.instead("/overview", "<html>")
     with pytest.raises(CommandError, match="rest_url: A server answers there, but not with Flink's REST API"):

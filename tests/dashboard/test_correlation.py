@@ -37,7 +37,7 @@ def test_three_jobs_of_a_cluster_within_two_minutes_are_a_group() -> None:
         [],
     ],
 )
-def test_others_are_no_group(apart: list[OpenIncident]) -> None:
+def test_unrelated_incidents_are_not_grouped(apart: list[OpenIncident]) -> None:
     assert correlations(apart) == []
 
 
@@ -63,7 +63,7 @@ def test_a_label_with_more_jobs_is_preferred_and_no_incident_is_in_two_groups() 
     assert len(pks) == len(set(pks)) == 9
 
 
-def test_a_long_list_is_cut() -> None:
+def test_long_lists_of_incidents_and_groups_are_truncated() -> None:
     (group,) = correlations([incident(n) for n in range(50)])
     assert (len(group.shown), group.left_out) == (20, 30)
     many = [incident(100 * place + n, cluster=f"c{place}") for place in range(MOST_GROUPS + 2) for n in range(3)]

@@ -27,7 +27,7 @@ def test_a_page_is_html_without_left_over_markdown(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_its_links_lead_to_sections_that_exist(name: str) -> None:
+def test_links_of_a_page_lead_to_existing_sections(name: str) -> None:
     for address in re.findall(r'<a href="([^"]+)"', as_html(name)[1]):
         parts = urlsplit(address)
         if not parts.scheme:

@@ -25,7 +25,7 @@ def facts(state: RunState = RunState.RUNNING, last_completed_s: float | None = 4
     return replace(known, **changes)  # type: ignore[arg-type]
 
 
-def test_a_running_job_with_fresh_checkpoints_is_healthy_and_says_nothing() -> None:
+def test_a_running_job_with_fresh_checkpoints_is_healthy_without_a_sentence() -> None:
     health = judge(facts(), NOW)
     assert (health.level, health.state_word, health.sentence) == (Level.HEALTHY, "RUNNING", "")
 
@@ -78,11 +78,11 @@ def test_an_open_incident_degrades_and_a_critical_one_fails() -> None:
     ("age_s", "expected"),
     [(10, Freshness.FRESH), (15, Freshness.DUE), (30, Freshness.LATE), (61, Freshness.OVERDUE)],
 )
-def test_lateness_is_counted_in_the_jobs_own_intervals(age_s: float, expected: Freshness) -> None:
+def test_lateness_is_relative_to_the_interval_of_the_job(age_s: float, expected: Freshness) -> None:
     assert judge(facts(last_completed_s=age_s), NOW).freshness is expected
 
 
-def test_a_new_run_owes_its_first_checkpoint_from_its_own_start() -> None:
+def test_the_first_checkpoint_of_a_run_is_due_relative_to_its_start() -> None:
     known = facts(last_completed_s=900)
     assert known.run is not None
     known.run.started_at = NOW - timedelta(seconds=5)

@@ -41,10 +41,10 @@ def test_catalog_is_complete_and_compiled() -> None:
     assert [key for key, value in entries.items() if not value] == []
     with (CATALOG / "django.mo").open("rb") as compiled:
         catalog = gettext.GNUTranslations(compiled)
-    assert [key for key, value in entries.items() if value not in _told(catalog, *key)] == []
+    assert [key for key, value in entries.items() if value not in _translations(catalog, *key)] == []
 
 
-def _told(catalog: gettext.GNUTranslations, context: str, key: str) -> tuple[str, ...]:
+def _translations(catalog: gettext.GNUTranslations, context: str, key: str) -> tuple[str, ...]:
     return (catalog.pgettext(context, key),) if context else (catalog.gettext(key), catalog.ngettext(key, key, 2))
 
 
@@ -133,7 +133,7 @@ def test_the_name_of_the_subject_is_left_out_in_the_order_of_the_language() -> N
         assert [without_name(text, "flights") for text in (english, chinese)] == [english, "连续 3 个检查点失败。"]
 
 
-def test_a_fact_that_is_true_or_false_is_told_in_the_language() -> None:
+def test_yes_and_no_are_translated_in_evidence() -> None:
     assert figures.evidence_text(True) == "yes"
     with translation.override("zh-hans"):
         assert figures.evidence_text(False) == "否"

@@ -14,7 +14,7 @@ WAIT = {"asked": 2 * GIB, "free": GIB, "limit": 16 * GIB, "position": 3, "length
 
 
 @pytest.mark.parametrize(
-    ("lacking", "said"),
+    ("lacking", "expected"),
     [
         ("memory", "The driver needs 2.00 GB of memory, and 1.00 GB of 16.0 GB is free."),
         ("machine", "drivers on the job manager's machine may use 16.0 GB together."),
@@ -22,10 +22,10 @@ WAIT = {"asked": 2 * GIB, "free": GIB, "limit": 16 * GIB, "position": 3, "length
         ("recovery", "recovering jobs of a higher priority first."),
     ],
 )
-def test_each_reason_is_a_sentence_with_its_figures(lacking: str, said: str) -> None:
+def test_each_reason_is_a_sentence_with_its_figures(lacking: str, expected: str) -> None:
     text = sentence({"for": lacking, **WAIT})
 
-    assert said in text
+    assert expected in text
     assert text.endswith("Position in the queue: 3 of 7.")
 
 
@@ -40,17 +40,17 @@ def test_counts_are_not_formatted_as_sizes(lacking: str) -> None:
 def test_every_reason_has_a_sentence_in_both_languages() -> None:
     for language in ("en", "zh-hans"):
         with translation.override(language):
-            said = [sentence({"for": lacking.value, **WAIT}) for lacking in Lacking]
-        assert len(set(said)) == len(Lacking)
+            text = [sentence({"for": lacking.value, **WAIT}) for lacking in Lacking]
+        assert len(set(text)) == len(Lacking)
 
 
 def test_environment_preparation_shows_its_step_without_a_position() -> None:
     for language in ("en", "zh-hans"):
         with translation.override(language):
-            said = {sentence({"for": "environment", "step": step.value}) for step in Step}
-            assert len(said) == len(Step)
+            output = {sentence({"for": "environment", "step": step.value}) for step in Step}
+            assert len(output) == len(Step)
             unknown = sentence({"for": "environment", "step": "compiling"})
-        assert all(text.startswith(unknown[:10]) for text in said) or language != "en"
+        assert all(text.startswith(unknown[:10]) for text in output) or language != "en"
     assert sentence({"for": "environment"}) == "The Python environment is being prepared."
 
 

@@ -115,7 +115,7 @@ def test_worker_continues_after_losing_redis_during_a_task(app: Celery, redis: S
 def test_lost_acknowledgement_is_logged_in_one_line(app: Celery, redis: ServerProcess) -> None:
     app.send_task("tick")
     log = logging.getLogger("celery.worker.request")
-    handler = logging.StreamHandler(said := io.StringIO())
+    handler = logging.StreamHandler(text := io.StringIO())
     handler.addFilter(drop_lost_redis_traceback)
     log.addHandler(handler)
     try:
@@ -126,5 +126,5 @@ def test_lost_acknowledgement_is_logged_in_one_line(app: Celery, redis: ServerPr
             redis.start()
     finally:
         log.removeHandler(handler)
-    [line] = said.getvalue().splitlines()
+    [line] = text.getvalue().splitlines()
     assert line.startswith("Couldn't ack")

@@ -116,9 +116,9 @@ def _keys_of_evidence() -> Iterator[str]:
     """
     for path in _KINDS.glob("*.py"):
         nodes = list(ast.walk(ast.parse(path.read_text())))
-        said = {id(each.value) for each in nodes if isinstance(each, ast.Assign | ast.AugAssign) and _is_said(each)}
+        text = {id(each.value) for each in nodes if isinstance(each, ast.Assign | ast.AugAssign) and _is_said(each)}
         for node in nodes:
-            if isinstance(node, ast.Dict) and id(node) not in said:
+            if isinstance(node, ast.Dict) and id(node) not in text:
                 yield from (str(key.value) for key in node.keys if isinstance(key, ast.Constant))
 
 
@@ -140,10 +140,10 @@ def test_every_evidence_and_fact_key_is_translated() -> None:
 @pytest.mark.parametrize("verdict", [found for found, *_ in (*BLIND, *WARNED)])
 def test_health_findings_are_chinese(verdict: Verdict) -> None:
     with override("zh-hans"):
-        said = rendered(verdict.reason)
-        assert said == f"Waymark {'正常监控。' if verdict.healthy else '无法监控：'}" + "".join(
+        text = rendered(verdict.reason)
+        assert text == f"Waymark {'正常监控。' if verdict.healthy else '无法监控：'}" + "".join(
             rendered(finding.reason) for finding in (*verdict.problems, *verdict.warnings)
         )
-    assert not re.search(r"\d (d|h|min|s)\b", said), said
+    assert not re.search(r"\d (d|h|min|s)\b", text), text
     quoted = {"Waymark", "Redis", "beat", "worker", "connection", "refused", "ValueError", "such", "thing"}
-    assert set(re.findall(r"[A-Za-z]{3,}", said)) <= quoted, said
+    assert set(re.findall(r"[A-Za-z]{3,}", text)) <= quoted, text

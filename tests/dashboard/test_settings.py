@@ -69,7 +69,7 @@ def test_addresses_with_passwords_may_come_from_files(tmp_path: Path) -> None:
         pytest.param("http://w.example", "true", "200 None 200", marks=pytest.mark.nightly),
     ],
 )
-def test_requests_without_tls_are_redirected_where_a_proxy_says_so(
+def test_requests_that_a_proxy_received_without_tls_are_redirected(
     tmp_path: Path, public_url: str, behind_proxy: str, answers: str
 ) -> None:
     code = """
@@ -102,5 +102,5 @@ def test_var_that_is_not_a_directory_is_reported(tmp_path: Path, command: str) -
 
     done = manage(command, WAYMARK_VAR=str(var))
 
-    said = done.stdout + done.stderr
-    assert (done.returncode, str(var) in said, "directory" in said, "Traceback" in said) == (1, True, True, False)
+    output = done.stdout + done.stderr
+    assert (done.returncode, str(var) in output, "directory" in output, "Traceback" in output) == (1, True, True, False)

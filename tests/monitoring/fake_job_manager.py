@@ -187,7 +187,7 @@ class FakeJobManager:
             return 400, {"errors": [f"Jar file /up/{parts[1]} does not exist"]}
         if body.get("savepointPath") in self.refused_paths:
             return 400, {"errors": [self.refused_paths[body["savepointPath"]]]}
-        if self._is_gone(body.get("savepointPath")):
+        if self._is_deleted(body.get("savepointPath")):
             return 400, {"errors": ["there is no _metadata"]}
         self.ran.append(body)
         name = body.get("flinkConfiguration", {}).get("pipeline.name", parts[1])
@@ -210,11 +210,11 @@ class FakeJobManager:
         if not self.can_validate:
             return 404, {"errors": ["Not found."]}
         path = body["savepointPath"]
-        missing = path in self.missing_paths or self._is_gone(path)
+        missing = path in self.missing_paths or self._is_deleted(path)
         reason = self.invalid_paths.get(path) or ("there is no _metadata" if missing else None)
         return 200, {"valid": reason is None, "reason": reason or "", "missing": missing}
 
-    def _is_gone(self, path: str | None) -> bool:
+    def _is_deleted(self, path: str | None) -> bool:
         owner = self.jobs.get(self.checkpoints.get(path or "", ""))
         return owner is not None and owner.state == "FINISHED"
 

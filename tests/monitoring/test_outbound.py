@@ -69,12 +69,12 @@ def test_each_kind_of_address_has_its_permission(
         refusal = denied("https://hooks.example/x", policy, address)
         assert (refusal is None) is (kind is None)
         if refusal and kind:
-            said = {"host": "hooks.example", "address": address, "what": policy.what}
-            assert refusal == Denied(Why.FORBIDDEN, Kind.NAME_FORBIDDEN(kind=kind(), how=how, **said))
+            output = {"host": "hooks.example", "address": address, "what": policy.what}
+            assert refusal == Denied(Why.FORBIDDEN, Kind.NAME_FORBIDDEN(kind=kind(), how=how, **output))
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "expected"),
     [
         ("", "must begin with http"),
         ("hooks.example", "must begin with http"),
@@ -95,13 +95,13 @@ def test_each_kind_of_address_has_its_permission(
         ("http://a/" + "x" * 2000, "at most 2000"),
     ],
 )
-def test_an_invalid_address_is_refused_without_a_look_up(url: str, said: str) -> None:
+def test_an_invalid_address_is_refused_without_a_look_up(url: str, expected: str) -> None:
     def resolve(_host: str, _port: int) -> list[str]:
         raise AssertionError("looked up")
 
     found = check(url, WEBHOOKS, resolve)
     assert isinstance(found, Denied)
-    assert (found.why, said in str(found.reason)) == (Why.NOT_A_URL, True), str(found.reason)
+    assert (found.why, expected in str(found.reason)) == (Why.NOT_A_URL, True), str(found.reason)
 
 
 def test_a_name_that_does_not_resolve_is_distinguished() -> None:

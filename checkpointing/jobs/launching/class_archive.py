@@ -149,7 +149,7 @@ class ClassArchives:
             os.waitid(os.P_PID, maker.pid, os.WEXITED | os.WNOWAIT)  # not reaped yet, so the ID is not reused
         with self._lock:
             if maker not in self._makers:
-                return  # ended by `close`
+                return  # `close` ended the process
             self._makers.remove(maker)
             code = _reap(maker)
         if code == 0:

@@ -142,7 +142,7 @@ class DriverGroups:
         for path in self._root.glob(f"{_DRIVER}*"):
             pid = path.name.removeprefix(_DRIVER)
             if path not in self._held and not (self._proc / pid).exists():
-                with contextlib.suppress(OSError):  # some of its processes still live
+                with contextlib.suppress(OSError):  # some processes of the group still run
                     path.rmdir()
 
 

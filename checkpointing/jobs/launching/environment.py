@@ -12,7 +12,7 @@ from checkpointing.jobs.launching.python import has_own_python, in_own_python, p
 from checkpointing.model.driver_spec import DriverSpec
 from checkpointing.storage.locations import scheme_of
 
-# What a program needs to run as its user, with that user's language and time zone, and to find its libraries.
+# Variables that a program needs to run as its user, in the user's language and time zone, and to find libraries.
 _NAMES = frozenset(
     {
         *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "HOSTNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TMP", "TEMP"),

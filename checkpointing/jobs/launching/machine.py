@@ -89,7 +89,7 @@ def _groups_of(proc: Path, groups: Path) -> Iterator[Path]:
 
 def _memory_limits(group: Path) -> Iterator[int]:
     for name in ("memory.max", "memory.limit_in_bytes"):
-        with contextlib.suppress(OSError, ValueError):  # "max" is no limit
+        with contextlib.suppress(OSError, ValueError):  # the value "max" means no limit
             yield int((group / name).read_text())
 
 

@@ -64,7 +64,7 @@ class StartedProcess:
         try:
             if os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
                 return False
-        except ChildProcessError:  # another thread has just reaped it
+        except ChildProcessError:  # another thread has already reaped the process
             return self._popen.poll() is not None
         # The driver's JVM must not write any more. Kill the group before the driver is reaped, because until then its
         # PID, which is also the ID of its group, cannot be reused.

@@ -104,7 +104,7 @@ def session_settings(work: WorkDirectory, parallelism: int | None, configuration
         variables = JobEnvironment.parse(configuration).variables
         defaults |= {f"spark.executorEnv.{name}": value for name, value in variables.items()}
     if deployment.manager is ClusterManager.STANDALONE:
-        defaults["spark.cores.max"] = str(cores)  # without it the first job takes the whole cluster
+        defaults["spark.cores.max"] = str(cores)  # without a limit, the first job takes all cores of the cluster
     fixed = {
         MASTER: deployment.master,
         JVM_OPTIONS: f"{_jvm_options(work)} {configuration.get(JVM_OPTIONS, '')}".strip(),
@@ -117,7 +117,8 @@ def session_settings(work: WorkDirectory, parallelism: int | None, configuration
         "spark.eventLog.rolling.enabled": "true",
         "spark.eventLog.rolling.maxFileSize": "10m",
         "spark.eventLog.excludedPatterns": ",".join(_EVENTS_NOT_READ),
-        "spark.eventLog.includeTaskMetricsAccumulators": "false",  # the task's metrics repeat them
+        # The metrics of a task have the same values as its accumulators.
+        "spark.eventLog.includeTaskMetricsAccumulators": "false",
     }
     if deployment.is_on_this_machine:
         fixed |= {

@@ -264,7 +264,7 @@ class SparePool:
 def _load(spec: DriverSpec) -> Load:
     try:
         demand = demand_of(spec.configuration, deployment_of(spec.configuration, parallelism=spec.parallelism))
-    except InvalidConfiguration:  # the job was accepted by an earlier version
+    except InvalidConfiguration:  # an earlier version accepted the job
         demand = None
     return Load(memory=demand.memory if demand is not None else 0, drivers=1)
 

@@ -14,6 +14,7 @@ from dashboard.stack.extras import JOBMANAGER, require
 from monitoring import clock
 from monitoring.history.archive import cycle
 from monitoring.history.archive.cycle import check
+from monitoring.reasons.archive import ArchiveReason
 
 
 class Command(BaseCommand):
@@ -30,11 +31,11 @@ class Command(BaseCommand):
             is_check = options["action"] == "check"
             self.stdout.write(self._checked() if is_check else self._advanced(options["json"]))
         except (StorageError, OSError, JavaNotFound) as error:
-            text = f"The archive cannot be written or read: {error}"
-            if options.get("json"):  # the periodic task reports the last line
-                self.stderr.write(text)
+            reason = ArchiveReason.UNUSABLE(problem=str(error))
+            if options.get("json"):  # the periodic task reads the reason
+                self.stdout.write(json.dumps(reason.as_json()))
                 raise SystemExit(1) from error
-            raise CommandError(text) from error
+            raise CommandError(str(reason)) from error
 
     def _advanced(self, as_json: bool) -> str:
         require("manage.py archive advance", JOBMANAGER.packages)

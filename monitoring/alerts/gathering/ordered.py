@@ -22,8 +22,9 @@ ABORTED = (
     CheckpointFailureReason.SUBSUMED,
 )
 
-# The time of an order, by run. Without an end, the order is in progress, or the run ended with it. The engine's clock
-# may be 5 s behind. An automatic restart begins after the run failed, so earlier failures are not due to it.
+# The time of each requested restart, stop or cancellation, by run. Without an end, it is in progress, or the run ended
+# with it. The engine's clock may be 5 s behind. An automatic restart begins after the run failed, so earlier failures
+# are not due to it.
 # A savepoint that failed lets the run continue, as may a cancellation that the engine refused.
 _ORDERS = """
 SELECT old_run_id, CASE WHEN trigger = 'automatic' THEN created_at ELSE created_at - interval '5 s' END,
@@ -42,9 +43,9 @@ WHERE r.id = ANY(%(runs)s) AND e.action = 'job.cancel' AND e.details ->> 'engine
 
 
 def without_ordered_aborts(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return the rows whose checkpoint was not aborted on an order, without their last column.
+    """Leave out checkpoints that a requested restart, stop or cancellation aborted.
 
-    A row is (job, at, 1 if the checkpoint failed, number, row, message, run).
+    A row is (job, at, 1 if the checkpoint failed, number, row, message, run). Return the other rows without their run.
     """
     orders = _orders_of({row[-1] for row in rows if _was_aborted(row)})
     return [

@@ -32,7 +32,8 @@ class FactQuery:
     since: datetime
     until: datetime
     must: Collection[int] = ()
-    shared: dict[object, Any] = field(default_factory=dict)  # what gatherers of one pass read once for several kinds
+    # Rows that one pass of evaluation reads once for several kinds of rules.
+    shared: dict[object, Any] = field(default_factory=dict)
 
     def once(self, name: str, read: Callable[[], T], *more: object) -> T:
         """Return the result of `read`, which is called only once per pass for the same jobs, time range and `more`."""

@@ -123,8 +123,8 @@ class Finding:
 
 class Kind(ABC):
     name: ClassVar[str]
-    title: ClassVar[str]  # its name in lists of rules
-    group: ClassVar[str]  # its heading in the list of kinds
+    title: ClassVar[str]  # the kind's name in lists of rules
+    group: ClassVar[str]  # the heading above the kind in the list of kinds
     source: ClassVar[Source]
     subject: ClassVar[Subject] = Subject.JOB
     unit: ClassVar[Unit] = Unit.COUNT
@@ -132,8 +132,9 @@ class Kind(ABC):
     window: ClassVar[Number | None] = None
     parameters: ClassVar[Mapping[str, Number | Day]] = {}
     check_every_s: ClassVar[int] = 60
-    counts: ClassVar[bool] = False  # counts events; when a person resolves the incident, earlier events no longer count
-    by_absence: ClassVar[bool] = False  # finds something missing, which proves nothing during an outage
+    # The rule counts events; when a person resolves the incident, earlier events no longer count.
+    counts: ClassVar[bool] = False
+    by_absence: ClassVar[bool] = False  # the rule finds something missing, which proves nothing during an outage
     reach: ClassVar[timedelta] = timedelta()  # how far back the first evaluation of a new rule reads rows
 
     @abstractmethod

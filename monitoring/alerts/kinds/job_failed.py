@@ -19,7 +19,8 @@ class JobFailedReason(ReasonCode):
     )
     RUNNING = "alerts.job-running-again", _("{subject} is running again.")
     STOPPED = "alerts.job-stopped", _("{subject} was stopped or has finished.")
-    NOT_DEAD = "alerts.job-not-dead", _("{subject} is not in a failed state.")  # in rows of earlier versions
+    # Only rows of earlier versions have this reason.
+    NOT_DEAD = "alerts.job-not-dead", _("{subject} is not in a failed state.")
     FAILED = "alerts.job-failed", _("{subject} failed: run {run} ended at {at:hh:mm:ss}.")
     FAILED_CAUSE = "alerts.job-failed-cause", _("{subject} failed: run {run} ended at {at:hh:mm:ss}: {cause}.")
     LOST = "alerts.job-lost", _("{subject} was lost: the engine has not known run {run} since {at:hh:mm:ss}.")

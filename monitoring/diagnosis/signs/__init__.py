@@ -14,7 +14,7 @@ from monitoring.diagnosis.signs.skew import Skew
 
 # These causes slow down all subtasks, so they are dropped if only one subtask is slow.
 _OF_ALL_SUBTASKS = frozenset({SlowCommit.name, SlowStorage.name})
-CAUSES = 3  # a longer list does not help
+CAUSES = 3  # more than three causes do not help the reader
 
 
 @cache

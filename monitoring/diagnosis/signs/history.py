@@ -17,8 +17,8 @@ from monitoring.history.expectations import Basis
 from monitoring.marking import plural as ngettext
 from monitoring.reasons.reason import Reason, ReasonCode
 
-FAR = 4  # spreads above the expected duration
-MORE = 1.5  # times the expected duration
+FAR = 4  # spreads above the expected duration that count as far
+MORE = 1.5  # factor above the expected duration that counts as long
 SOON = timedelta(days=90)
 DOUBLES_IN = 60  # days
 MUCH = 100 * 1024**2

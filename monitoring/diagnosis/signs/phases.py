@@ -153,7 +153,7 @@ def dominant(facts: DiagnosisFacts, checkpoint: CheckpointFacts, phase: str) -> 
 class Phase(Sign):
     phase: str
     label: Reason
-    sentence: ReasonCode  # with number, took, share
+    sentence: ReasonCode  # its arguments are number, took and share
 
     def find(self, facts: DiagnosisFacts) -> Finding | None:
         checkpoint = facts.checkpoint

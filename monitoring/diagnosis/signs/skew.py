@@ -130,7 +130,7 @@ def _slowest(facts: DiagnosisFacts, checkpoint: CheckpointFacts, found: Outlier)
         1.0
         + min(
             1.0, found.value / max(checkpoint.lasted or 1, 1)
-        ),  # above the finding of its phase, because it names the subtask
+        ),  # ranks above the finding of its phase, because it names the subtask
     )
 
 

@@ -67,7 +67,7 @@ def _watch(span: Span) -> None:
 
 
 def _written(span: Span, pieces: Sequence[Piece]) -> set[Month]:
-    """Return the months that have their files. Mark other files of the span for deletion."""
+    """Return the months whose files have all of their rows. Mark other files of the span for deletion."""
     touches = PartitionTouch.objects.filter(partition__in=span.partitions.values())
     touched = {touch.pk: touch.moment.date().replace(day=1) for touch in touches}
     rows, fit = _rows_by_month(span), set[Month]()
@@ -135,7 +135,7 @@ def _close(span: Span, pieces: Sequence[Piece]) -> None:
     tables = [KINDS[kind].table for kind in (*span.partitions, *span.missing)]
     with transaction.atomic(), connection.cursor() as cursor:
         alone(cursor)
-        for table in tables:  # locked in the order in which polls write them
+        for table in tables:  # lock the tables in the order in which polls write to them
             cursor.execute(f"LOCK TABLE ONLY {table.name} IN ACCESS EXCLUSIVE MODE")
         if PartitionTouch.objects.filter(partition__in=span.partitions.values()).exists():
             raise ChangedMeanwhile(WorkReason.SPAN_CHANGED(span=str(span)))

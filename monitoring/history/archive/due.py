@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 
@@ -21,7 +23,8 @@ from monitoring.history.archive.spans import Span
 from monitoring.history.catalogue import Month
 from monitoring.history.partitions import partitions_of
 from monitoring.models import ArchivedFile, ArchivedKind, ArchivedState, PartitionTouch
-from monitoring.reasons.reason import Reason
+from monitoring.reasons.archive import ArchiveReason
+from monitoring.reasons.reason import Reason, from_json
 from monitoring.reasons.report import CycleReport
 from monitoring.reasons.work import WorkReason
 
@@ -30,25 +33,61 @@ ROWS_A_FILE = 500_000
 # A month is merged if it has more files than this for each full file that its rows need.
 MOST_FILES = 2
 _LIMIT_S = 900.0  # a process that takes longer counts as hung
+_MOST_DETAIL = 400  # characters of the process's error output
+
+
+class NotArchived(Exception):
+    """The process failed, or did not end in time."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 def look(now: datetime) -> CycleReport:
-    """Start the process if there is work, and return its report."""
+    """Start the process if there is work, and return its report.
+
+    Raises:
+        NotArchived: the process failed, or did not end in time.
+    """
     held = [held(span, why) for span in spans.due(now) if (why := spans.holds(span))]
     if not _anything_to_do(now):
         return CycleReport(tuple(held))
-    process = subprocess.run(
-        ["nice", sys.executable, str(Path(settings.BASE_DIR) / "manage.py"), "archive", "advance", "--json"],  # noqa: S607
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=_LIMIT_S,
-        check=False,
-    )
+    command = ["nice", sys.executable, str(Path(settings.BASE_DIR) / "manage.py"), "archive", "advance", "--json"]
+    return report_of(command, _LIMIT_S)
+
+
+def report_of(command: Sequence[str], limit_s: float) -> CycleReport:
+    """Run the command and return the report that it writes as JSON.
+
+    If the command fails, it writes a reason instead. Other programs, such as Spark, may end it without one: then the
+    reason quotes the last line of the error output.
+
+    Raises:
+        NotArchived: the command failed, or did not end within `limit_s` seconds.
+    """
+    try:
+        process = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit_s, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise NotArchived(ArchiveReason.PROCESS_HUNG(limit_s=limit_s)) from None
     if process.returncode:
-        lines = [line for line in process.stderr.splitlines() if line.strip()] or ["it ended without a word"]
-        raise RuntimeError(lines[-1])
+        raise NotArchived(_reason_in(process.stdout) or _how_it_ended(process))
     return CycleReport.from_json(json.loads(process.stdout))
+
+
+def _reason_in(output: str) -> Reason | None:
+    with suppress(ValueError):
+        return from_json(json.loads(output))
+    return None
+
+
+def _how_it_ended(process: subprocess.CompletedProcess[str]) -> Reason:
+    lines = process.stderr.strip().splitlines()
+    if not lines:
+        return ArchiveReason.PROCESS_ENDED_SILENTLY(code=process.returncode)
+    return ArchiveReason.PROCESS_ENDED(code=process.returncode, detail=lines[-1].strip()[:_MOST_DETAIL])
 
 
 def _anything_to_do(now: datetime) -> bool:

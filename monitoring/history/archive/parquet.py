@@ -71,7 +71,7 @@ def footer_sha256(path: Path) -> str:
 
 def checked(row: ArchivedFile, *, whole: bool = False) -> Path:
     """Return the local path after verifying the footer, or with `whole` the whole file. Raises Damaged."""
-    return told(row, lambda: verified(row, whole=whole))
+    return read_and_note_problem(row, lambda: verified(row, whole=whole))
 
 
 def verified(row: ArchivedFile, *, whole: bool = False) -> Path:
@@ -88,7 +88,7 @@ def verified(row: ArchivedFile, *, whole: bool = False) -> Path:
     return path
 
 
-def told(row: ArchivedFile, read: Callable[[], T]) -> T:
+def read_and_note_problem(row: ArchivedFile, read: Callable[[], T]) -> T:
     """Return the result of `read`. If it fails, store the problem in the file's row and raise Damaged.
 
     The health page shows the problem until the file can be read again.

@@ -239,7 +239,7 @@ def _by_id(kind: ArchivedKind, model: type[M], pk: int) -> M | None:
             if found := _models(_read(file, pc.field("id") == pk), model):
                 return found[0]
         except parquet.Damaged as why:
-            damaged = why  # another file may have the row
+            damaged = why  # another file may contain the row
     if damaged is not None:
         raise damaged
     return None
@@ -260,7 +260,7 @@ def _in_thread(file: ArchivedFile, read: Callable[[], T]) -> T:
         except StorageSilent as silence:
             raise parquet.Silent(file, limit_s) from silence
 
-    return parquet.told(file, read_in_time)
+    return parquet.read_and_note_problem(file, read_in_time)
 
 
 def _models(found: pa.Table, model: type[M]) -> list[M]:

@@ -139,7 +139,7 @@ class CheckpointChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         self._limit = rows_per_batch
         self._share = rows_per_partition
         self._seen: tuple[tuple[int, int], Touched] | None = None
-        self._told: int | None = None
+        self._stored_progress: int | None = None
         self._available: int | None = None  # the last transaction number with Trigger.AvailableNow
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 (Spark's name)
@@ -155,7 +155,7 @@ class CheckpointChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNo
             log.warning("this is version %d of the program, and not the one before: all is read again", PROGRAM)
             return self.initialOffset()
         with connected(self._dsn_file) as connection:
-            self._tell_progress(connection, start["done"])
+            self._store_progress(connection, start["done"])
             done, until = start["done"], start.get("until") or self._available or _horizon(connection)
             if until < done:
                 log.warning("the database's transactions are at %d, not at %d: all is read again", until, done)
@@ -170,7 +170,7 @@ class CheckpointChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNo
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         begins, until = start["done"], end.get("until", end["done"])
         if until < begins or start.get("program") != PROGRAM:
-            return []  # the next batch begins to read everything again, see latestOffset
+            return []  # the next batch reads everything from the beginning, see latestOffset
         with connected(self._dsn_file) as connection:
             touched = self._touched(connection, begins, until).after(start).until(end)
         return list(_shares(touched, self._share, begins))
@@ -183,14 +183,14 @@ class CheckpointChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNo
     def commit(self, end: dict[str, int]) -> None:
         """Do nothing. Spark calls this only with the next batch, which may come much later."""
 
-    def _tell_progress(self, connection: psycopg.Connection[Any], done: int) -> None:
+    def _store_progress(self, connection: psycopg.Connection[Any], done: int) -> None:
         """Store that the roll-ups of all changes before `done` are complete, so that readers skip these changes.
 
         While everything is read again, the roll-ups that an older program made remain valid.
         """
-        if done and done != self._told:
+        if done and done != self._stored_progress:
             connection.execute(_PROGRESS, [done, PROGRAM])
-            self._told = done
+            self._stored_progress = done
 
     def _touched(self, connection: psycopg.Connection[Any], done: int, until: int) -> Touched:
         if self._seen is None or self._seen[0] != (done, until):

@@ -88,7 +88,9 @@ def carry_out(spark: SparkSession, dsn_file: str, move: Move) -> dict[str, dict[
         raise MoveFailed(lines[0] if lines else str(error)) from error
     found = sum(each["rows"] for each in described), sum(int(each["hashes"]) for each in described)
     if found != wanted:
-        raise MoveFailed(f"{move.paths[0]}: {found[0]:,} rows were written, and now there are {wanted[0]:,} or others")
+        raise MoveFailed(
+            f"{move.paths[0]}: {found[0]:,} rows were written, but the table now has {wanted[0]:,} rows or other values"
+        )
     return {each["path"]: {**files[each["path"]], **each} for each in described}
 
 

@@ -41,13 +41,13 @@ class AppriseTransport:
         except SecretUnreadable as problem:
             return Failed(problem.reason)
         if not pages(_scheme(url), url):
-            return _tell(channel, url, message, now)
+            return _deliver(channel, url, message, now)
         if message.summary is not None:
             return Failed(NotifyReason.NO_SUMMARY(), permanent=True)
         return _page(channel, url, message, now)
 
 
-def _tell(channel: Channel, url: str, message: Message, now: datetime, *, page: bool = False) -> Sent | Failed:
+def _deliver(channel: Channel, url: str, message: Message, now: datetime, *, page: bool = False) -> Sent | Failed:
     service, text = _service(url), text_of(channel, message)
     if page:
         aim(service, _scheme(url), message)
@@ -68,7 +68,7 @@ def _page(channel: Channel, url: str, message: Message, now: datetime) -> Sent |
     for each in one_by_one(message):
         if time.monotonic() > until:
             return Failed(NotifyReason.TOO_SLOW_FOR_ALL(limit_s=LIMIT_S))
-        answer = _tell(channel, url, each, now, page=True)
+        answer = _deliver(channel, url, each, now, page=True)
         if isinstance(answer, Failed):
             return answer
     return answer
@@ -150,7 +150,7 @@ def _port(netloc: str) -> int:
 def _verdict(sent: bool, exchange: Exchange, now: datetime) -> Sent | Failed:
     if exchange.denied is not None:
         return Failed(exchange.denied.reason, permanent=exchange.denied.why is not Why.UNRESOLVED)
-    last = _telling(exchange)
+    last = _decisive_answer(exchange)
     if sent and (last is None or last.status < 300):
         return Sent(_words(last) if last else NotifyReason.APPRISE_SENT())
     if last is None:
@@ -164,7 +164,7 @@ def _verdict(sent: bool, exchange: Exchange, now: datetime) -> Sent | Failed:
     return Failed(_words(last), permanent=True)
 
 
-def _telling(exchange: Exchange) -> Answer | None:
+def _decisive_answer(exchange: Exchange) -> Answer | None:
     """Return the first answer that is not a success, else the last one."""
     refused = (each for each in exchange.answers if each.status >= 300)
     return next(refused, exchange.answers[-1] if exchange.answers else None)

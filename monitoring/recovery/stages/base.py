@@ -54,13 +54,13 @@ class End:
     """The attempt ends.
 
     `nothing_runs`: according to the engine, the run that the attempt should start does not run and never will.
-    `job_goes_on`: the job that should be stopped still runs.
+    `job_still_runs`: the job that should be stopped still runs.
     """
 
     state: AttemptState
     why: Reason
     nothing_runs: bool = False
-    job_goes_on: bool = False
+    job_still_runs: bool = False
 
 
 Outcome = Next | Wait | End

@@ -82,7 +82,7 @@ class CheckState:
                 remember_finding(attempt, fault, now, missing=missing)
                 return reject(attempt, fault, now)
             case Unreachable() | NotReady() | Malformed() | Refused(is_request_invalid=False):
-                return wait_for(answer)  # this answer says nothing about the snapshot
+                return wait_for(answer)  # this answer does not show whether the snapshot is usable
             case EngineError():
                 return reject(attempt, answer.reason, now)
             case _:

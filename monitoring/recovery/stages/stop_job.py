@@ -133,7 +133,7 @@ class StopJob:
                 return _stopping(attempt, life, now)
             case StateGone(why):
                 gone = Why.STATE_GONE(path=attempt.restore_path, why=why)
-                return End(AttemptState.FAILED, gone, job_goes_on=True)
+                return End(AttemptState.FAILED, gone, job_still_runs=True)
             case EngineError():
                 return wait_for(answer)
             case _:
@@ -243,7 +243,7 @@ def _stopping(attempt: RestartAttempt, life: JobOverview, now: datetime) -> Outc
     if saved is None:
         return _request_stop(attempt, now)
     if saved.state == SavepointState.FAILED:
-        return End(AttemptState.FAILED, Why.SAVEPOINT_FAILED(failure=stored(saved, "failure")), job_goes_on=True)
+        return End(AttemptState.FAILED, Why.SAVEPOINT_FAILED(failure=stored(saved, "failure")), job_still_runs=True)
     if not _restores_a_checkpoint(attempt):
         return Wait(Why.STOPPING_WITH_SAVEPOINT(state=life.state))
     if saved.state == SavepointState.COMPLETED:

@@ -109,7 +109,7 @@ class DiskMachine(RuleBasedStateMachine):
     def end(self, status: JobStatus) -> None:
         """End the job. Adds to the store that have begun finish first, so that its content is final."""
         self.job.io.run_all()
-        self.nothing_is_lost_that_somebody_needs()
+        self.needed_snapshots_are_complete()
         assert self.job.end(status) == [None]
         self.note_savepoints()
         assert all(future.done() for future in self.job.futures[self.num_futures :])
@@ -153,7 +153,7 @@ class DiskMachine(RuleBasedStateMachine):
                 self.owned[future.result().location] = future.result()
 
     @invariant()
-    def nothing_is_lost_that_somebody_needs(self) -> None:
+    def needed_snapshots_are_complete(self) -> None:
         self.retained = {checkpoint.location: checkpoint for checkpoint in self.job.store.checkpoints}
         for location in (*self.owned, *self.retained):
             verify(location)

@@ -262,12 +262,12 @@ class JobOnDisk:
 
     def checkpoint(self, *shared: str) -> CompletedCheckpoint:
         """Complete one checkpoint and return it."""
-        return self._gone_well(self.trigger(), shared)
+        return self._completed(self.trigger(), shared)
 
     def savepoint(self) -> CompletedCheckpoint:
-        return self._gone_well(self.trigger_savepoint(), ())
+        return self._completed(self.trigger_savepoint(), ())
 
-    def _gone_well(self, future: Future[CompletedCheckpoint], shared: Sequence[str]) -> CompletedCheckpoint:
+    def _completed(self, future: Future[CompletedCheckpoint], shared: Sequence[str]) -> CompletedCheckpoint:
         self.io.run_all()
         while not future.done():
             self.begin_snapshot(*shared)

@@ -126,12 +126,12 @@ def test_a_savepoint_survives_everything_that_follows(harness: CoordinatorHarnes
 def test_a_synchronous_savepoint_notifies_the_tasks_before_its_future_is_done(harness: CoordinatorHarness) -> None:
     checkpoint = harness.coordinator.trigger_checkpoint()
     future = harness.coordinator.trigger_synchronous_savepoint(None)
-    told: list[int] = []
-    future.add_done_callback(lambda _: told.extend(message.checkpoint_id for message in harness.tasks.completed))
+    result: list[int] = []
+    future.add_done_callback(lambda _: result.extend(message.checkpoint_id for message in harness.tasks.completed))
 
     harness.acknowledge_all(2)
 
-    assert told == [2]
+    assert result == [2]
     assert reason_of(checkpoint) is Reason.CHECKPOINT_SUBSUMED
 
 

@@ -114,7 +114,7 @@ def test_another_batch_of_the_same_query_is_a_conflict() -> None:
     assert checkpoint.conflicting_batch({"q": 8}) == "query q was acknowledged at batch 7 and at batch 8"
 
 
-def test_an_acknowledgement_costs_the_same_with_many_subtasks() -> None:
+def test_an_acknowledgement_takes_as_long_with_many_subtasks_as_with_few() -> None:
     """If each acknowledgement scanned all subtasks, the test would exceed its time limit."""
     wide = Vertex("d" * 32, "wide", VertexKind.STATEFUL, 50_000, "q")
     checkpoint = pending(vertices=(wide,))

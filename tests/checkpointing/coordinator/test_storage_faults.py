@@ -126,9 +126,9 @@ def test_permanent_removal_failure_is_reported_and_retried_at_the_next_start(
 
     assert job.end(JobStatus.SUSPENDED) == [None]
 
-    (said,) = job.left_behind
-    assert said.startswith(f"The checkpoint directory {first.location}: ")
-    assert os.strerror(files.code) in said
+    (text,) = job.left_behind
+    assert text.startswith(f"The checkpoint directory {first.location}: ")
+    assert os.strerror(files.code) in text
     files.broken = frozenset()
     again = JobOnDisk(tmp_path, JOB_ID, stores, files=files, num_retained=1)
     assert not Path(first.location).exists()

@@ -120,13 +120,13 @@ def test_drivers_find_the_leader_over_tls(guarded: Guarded, scheme: ZooKeeperSch
     files = guarded.files(scheme)
     services = zookeeper_services(guarded.server.secure, root(), "demo", tmp_path / "ha", read_metadata, access=files)
     with closing(services):
-        told = services.driver_specification
-        assert told is not None
-        assert told.access == files
-        with closing(driver_services(told)) as driver:
+        result = services.driver_specification
+        assert result is not None
+        assert result.access == files
+        with closing(driver_services(result)) as driver:
             driver.attempts.hold("a" * 32, 1)
             assert services.attempts.holder("a" * 32) == 1
-        with closing(leader_retrieval_for(told)):
+        with closing(leader_retrieval_for(result)):
             pass
 
 
@@ -138,10 +138,10 @@ def test_a_driver_without_its_tls_files_finds_no_leader(
     start = ZooKeeperConnection.start
     monkeypatch.setattr(ZooKeeperConnection, "start", lambda connection: start(connection, 2.0))
     with closing(services):
-        told = services.driver_specification
-        assert told is not None
+        result = services.driver_specification
+        assert result is not None
         with pytest.raises(ConnectionUnavailable):
-            leader_retrieval_for(replace(told, access=None, session_timeout_s=1.0))
+            leader_retrieval_for(replace(result, access=None, session_timeout_s=1.0))
 
 
 @pytest.mark.parametrize("tls", [False, True])

@@ -146,14 +146,14 @@ def test_a_driver_does_not_confuse_its_claim_with_that_of_its_successor(driver, 
 def test_a_driver_whose_claim_cannot_be_read_stops_before_its_lease_ends(connect, error):
     connection = connect()
     held = ZooKeeperAttemptRegistry(connection, SystemClock()).hold(JOB_ID, 1)
-    told = threading.Event()
-    held.on_lost(lambda: told.set())
+    result = threading.Event()
+    held.on_lost(lambda: result.set())
 
     def fail(path):
         raise error
 
     connection.confirm = fail
-    assert told.wait(20)
+    assert result.wait(20)
     assert held.lost
 
 
@@ -178,11 +178,11 @@ def test_one_failed_confirmation_keeps_the_claim(connect, eventually):
 @zookeeper
 def test_every_callback_of_a_lost_claim_runs_even_if_one_fails(driver, connection):
     held = driver().hold(JOB_ID, 1)
-    told = threading.Event()
+    result = threading.Event()
     held.on_lost(lambda: 1 / 0)
-    held.on_lost(told.set)
+    held.on_lost(result.set)
     connection.delete(f"jobs/{JOB_ID}/attempt")
-    assert told.wait(20)
+    assert result.wait(20)
 
 
 @zookeeper
@@ -190,17 +190,17 @@ def test_a_disconnected_driver_stops_before_its_claim_expires(connect, job_manag
     connection = connect(proxy.address)
     held = ZooKeeperAttemptRegistry(connection, SystemClock()).hold(JOB_ID, 1)
     holders_when_lost = []
-    told = threading.Event()
+    result = threading.Event()
 
     def stop():
         holders_when_lost.append(job_manager.holder(JOB_ID))
-        told.set()
+        result.set()
 
     held.on_lost(stop)
     proxy.cut()
     eventually(lambda: connection.state is not ConnectionState.CONNECTED)
     assert not held.lost, "a short break costs nothing"
-    assert told.wait(20)
+    assert result.wait(20)
     assert holders_when_lost == [1]
     assert job_manager.wait_until_free(JOB_ID, 20)
 
@@ -246,11 +246,11 @@ def test_the_callback_of_a_lost_claim_may_release_it(driver, connection):
 @zookeeper
 def test_no_callback_after_a_release(driver):
     held = driver().hold(JOB_ID, 1)
-    told = threading.Event()
-    held.on_lost(told.set)
+    result = threading.Event()
+    held.on_lost(result.set)
     held.release()
-    held.on_lost(told.set)
-    assert not told.is_set()
+    held.on_lost(result.set)
+    assert not result.is_set()
 
 
 @zookeeper

@@ -262,7 +262,7 @@ def check_counter(manager, _counter, outcome):
     assert ZooKeeperCheckpointIDCounter(manager.observer, COUNTER).get_and_increment() >= 2 + (outcome.error is None)
 
 
-def check_counter_gone(manager, _counter, outcome):
+def check_counter_is_deleted(manager, _counter, outcome):
     if outcome.error is None:
         assert manager.observer.find(COUNTER) is None
 
@@ -390,7 +390,7 @@ OPERATIONS = [
         "end the counter",
         prepared_counter,
         lambda counter: counter.shutdown(JobStatus.FINISHED),
-        check_counter_gone,
+        check_counter_is_deleted,
     ),
     Operation("put a graph", lambda s: s.graphs(), lambda graphs: graphs.put(GRAPH), check_put),
     Operation(
@@ -542,8 +542,8 @@ def run_broken_election(new_manager, request, point, loss):
         manager.proxy.break_at(FAR, Point.BEFORE_THE_REQUEST, Loss.CONNECTION)  # no break during the next checks
         until(lambda: elected.is_found_with(manager.observer) and owns_all_there_is(manager))
         assert len(set(elected.terms)) == len(elected.terms), "each term has a session id of its own"
-        told = ["granted", "revoked"] * len(elected.terms)
-        assert elected.events == told[: len(elected.events)]
+        result = ["granted", "revoked"] * len(elected.terms)
+        assert elected.events == result[: len(elected.events)]
         elected.election.close()
         assert manager.observer.children(LATCH) == []
         assert manager.observer.find(CONNECTION_INFO) is None

@@ -151,18 +151,18 @@ def test_a_term_that_was_uncertain_for_a_moment_is_over(make_contender, eventual
     clock = ManualClock()
     contender = make_contender(clock=clock)
     eventually(lambda: contender.leads)
-    term, told = contender.session_id, []
+    term, result = contender.session_id, []
     children = contender.connection.children
 
     def after_a_standstill(path):
-        if not told:
+        if not result:
             clock.advance(contender.connection.session_timeout_s)
-            told.append(contender.election.has_leadership(term))
+            result.append(contender.election.has_leadership(term))
         return children(path)
 
     contender.connection.children = after_a_standstill
     eventually(lambda: contender.events == ["granted", "revoked", "granted"])
-    assert told == [False]
+    assert result == [False]
     assert contender.session_id != term
     assert not contender.election.has_leadership(term)
 
@@ -274,14 +274,14 @@ def test_conformance_M03_a_contender_may_close_the_election_in_its_grant(make_co
 
 @zookeeper
 def test_conformance_M09_a_term_that_ended_before_its_callback_is_not_reported(make_contender, connection, eventually):
-    told = threading.Event()
-    contender = make_contender(on_grant=lambda: told.wait(60))
+    result = threading.Event()
+    contender = make_contender(on_grant=lambda: result.wait(60))
     eventually(lambda: contender.events == ["granted"])
     for _ in range(2):  # two more terms begin before the contender has handled the first
         fence = contender.election.fence
         connection.delete(fence)
         eventually(lambda ended=fence: fence_of(contender) not in (None, ended))
-    told.set()
+    result.set()
     eventually(lambda: contender.events == ["granted", "revoked", "granted"])
     contender.election.close()
     assert contender.events == ["granted", "revoked", "granted", "revoked"]

@@ -75,21 +75,21 @@ class RunningJobManager:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        said: list[str] = []
+        text: list[str] = []
         self._task = asyncio.create_task(
             run(
                 self.settings,
                 {},
-                said.append,
+                text.append,
                 launcher=self.launcher,
                 stop=self.stop,
                 end_process=self.end_process,
             )
         )
-        await eventually(lambda: said or self._task.done())  # type: ignore[union-attr]
+        await eventually(lambda: text or self._task.done())  # type: ignore[union-attr]
         if self._task.done():
             await self._task
-        self.address = said[0].split()[3]
+        self.address = text[0].split()[3]
         self.client = JobManagerClient(self.address, self.settings.token)
 
     async def shut_down(self) -> None:

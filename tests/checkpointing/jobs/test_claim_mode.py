@@ -72,7 +72,7 @@ def _pool(chk: Path) -> set[str]:
     return {path.name for path in (chk.parent / "shared").glob("*")}
 
 
-async def _gone(path: Path) -> None:
+async def _is_deleted(path: Path) -> None:
     await eventually(lambda: not path.exists())
 
 
@@ -94,7 +94,7 @@ async def test_conformance_j04_a_claimed_savepoint_is_kept_until_a_checkpoint_re
     statistics = await manager.get(f"/jobs/{job_id}/checkpoints")
     assert (statistics["latest"]["restored"]["id"], statistics["latest"]["restored"]["is_savepoint"]) == (1, False)
     assert await manager.checkpoint(job_id) == 2
-    await _gone(savepoint)
+    await _is_deleted(savepoint)
     assert manager.launcher.drivers[-1].triggers[-1].full is False
     assert manager.launcher.drivers[-1].completed == [2]
 
@@ -108,7 +108,7 @@ async def test_conformance_j06_a_claimed_checkpoint_is_removed_with_its_director
     job_id = await manager.submit_running(RETAIN, savepointPath=str(chk), **CLAIM)
     await manager.checkpoint(job_id)
 
-    await _gone(chk.parent)
+    await _is_deleted(chk.parent)
 
 
 async def test_conformance_j07_files_of_another_retained_checkpoint_are_kept(manager: RunningJobManager) -> None:
@@ -119,7 +119,7 @@ async def test_conformance_j07_files_of_another_retained_checkpoint_are_kept(man
     job_id = await manager.submit_running(RETAIN, savepointPath=str(newer), **CLAIM)
     await manager.checkpoint(job_id)
 
-    await _gone(newer)
+    await _is_deleted(newer)
     await eventually(lambda: _pool(older) == {"a", "both"})
     assert read_metadata(str(older)).checkpoint_id == 1
 
@@ -132,7 +132,7 @@ async def test_a_pool_with_an_unreadable_checkpoint_is_kept_completely(manager: 
     job_id = await manager.submit_running(RETAIN, savepointPath=str(newer), **CLAIM)
     await manager.checkpoint(job_id)
 
-    await _gone(newer)
+    await _is_deleted(newer)
     assert _pool(older) == {"b"}
 
 
@@ -156,7 +156,7 @@ async def test_conformance_j03_files_of_the_pool_remain_while_a_newer_checkpoint
         assert _claims_on(chk) == []
         assert await manager.checkpoint(job_id) == 2
 
-        await _gone(chk)
+        await _is_deleted(chk)
         await eventually(lambda: _pool(chk) == {"used"})
         manager.launcher.drivers[-1].shared_files = ()
         await manager.checkpoint(job_id)
@@ -177,7 +177,7 @@ async def test_an_unclaimed_snapshot_is_never_changed_also_in_the_jobs_directory
         await manager.checkpoint(job_id)
         await manager.cancel(job_id)
         await manager.until(job_id, "CANCELED")
-        await _gone(newer.with_name("chk-4"))
+        await _is_deleted(newer.with_name("chk-4"))
 
     assert {path.name for path in newer.parent.glob("chk-*")} == {"chk-1", "chk-2"}
     assert _pool(newer) == {"old", "both"}
@@ -318,7 +318,7 @@ async def test_the_configuration_alone_can_restore_in_claim_mode(manager: Runnin
 
     assert _claims_on(savepoint) == [f"_claimed-{job_id}"]
     await manager.checkpoint(job_id)
-    await _gone(savepoint)
+    await _is_deleted(savepoint)
 
 
 async def test_a_field_of_the_request_overrides_the_configuration(manager: RunningJobManager) -> None:
@@ -356,7 +356,7 @@ async def test_a_store_that_does_not_answer_is_retried_until_it_has_the_claimed_
 
     assert lost == [1]
     assert await manager.checkpoint(job_id) == 2
-    await _gone(savepoint)
+    await _is_deleted(savepoint)
 
 
 # --- changes of the job manager --------------------------------------------------------------------------------------
@@ -380,7 +380,7 @@ async def test_the_next_job_manager_knows_the_claimed_snapshot(cluster: Cluster)
         assert restore.directory == str(savepoint)
 
         assert await second.checkpoint(job_id) == 2
-        await _gone(savepoint)
+        await _is_deleted(savepoint)
 
 
 @pytest.mark.zookeeper
@@ -397,7 +397,7 @@ async def test_ids_continue_under_an_adopted_driver_and_the_claimed_snapshot_is_
 
         assert await second.checkpoint(job_id) == 2
         assert len(cluster.launcher.drivers) == 2
-        await _gone(savepoint)
+        await _is_deleted(savepoint)
 
 
 @pytest.mark.zookeeper
@@ -430,7 +430,7 @@ async def test_a_removal_that_a_crash_cut_short_is_ended_by_the_next_job_manager
         kept = {path.name: path.read_bytes() for path in newer.iterdir() if path.is_file()}
         job_id = await first.submit_running(RESTART | RETAIN, savepointPath=str(newer), **CLAIM)
         await first.checkpoint(job_id)
-        await _gone(newer)
+        await _is_deleted(newer)
     cluster.launcher.drivers[-1].kill(-9)
     newer.mkdir()
     for name, content in kept.items():
@@ -459,7 +459,7 @@ async def test_a_removal_that_cannot_be_ended_keeps_no_job_from_its_start(
         savepoint = await _savepoint(first)
         job_id = await first.submit_running(RETAIN, savepointPath=str(savepoint), **CLAIM)
         await first.checkpoint(job_id)
-        await _gone(savepoint)
+        await _is_deleted(savepoint)
     cluster.launcher.drivers[-1].kill(-9)
     monkeypatch.setattr(JobClaims, "finish_discarding", refuse)
 
@@ -485,7 +485,7 @@ async def test_interrupted_removal_of_a_claimed_snapshot_is_finished(
         await leads(first)
         job_id = await first.submit_running(RESTART | RETAIN, jobId=chk.parent.name, savepointPath=str(chk), **CLAIM)
         await first.checkpoint(job_id)
-        await _gone(chk)
+        await _is_deleted(chk)
         await eventually(lambda: _pool(older) == {"older"})
     shutil.copytree(kept, chk)
     (chk.parent / "shared" / "claimed").write_bytes(b"claimed")
@@ -499,6 +499,6 @@ async def test_interrupted_removal_of_a_claimed_snapshot_is_finished(
         if driver_lives:
             await second.checkpoint(job_id)
 
-        await _gone(chk)
+        await _is_deleted(chk)
         await eventually(lambda: _pool(older) == {"older"})
         assert read_metadata(str(older)).checkpoint_id == 1

@@ -42,7 +42,7 @@ async def environment_of(manager: RunningJobManager, job_id: str) -> Any:
     return (await manager.get(f"/jobs/{job_id}"))["python-environment"]
 
 
-async def pip_says(manager: RunningJobManager, job_id: str) -> Any:
+async def wait_with_pip_output(manager: RunningJobManager, job_id: str) -> Any:
     """Return why the job waits, or None until pip has printed a line."""
     wait = (await manager.get(f"/jobs/{job_id}"))["launch-wait"]
     return wait if wait is not None and wait["output"] else None
@@ -60,7 +60,7 @@ async def test_a_job_shows_that_its_environment_is_being_prepared_and_delays_no_
     index.gate.clear()
     job_id = await manager.submit({REQUIREMENTS: "colours==1.0\n"})
     await eventually(lambda: index.requests)
-    wait = dict(await eventually(lambda: pip_says(manager, job_id)))
+    wait = dict(await eventually(lambda: wait_with_pip_output(manager, job_id)))
     since, output = wait.pop("since"), wait.pop("output")
     assert wait == {"for": "environment", "kind": "requirements", "step": "installing", "failure": None}
     assert output == f"Looking in indexes: {index.url}"
@@ -114,7 +114,7 @@ async def test_an_unreachable_index_is_retried(manager: RunningJobManager, index
     await eventually(has_failed)
     assert manager.launcher.drivers == []
     index.gate.clear()
-    wait = await eventually(lambda: pip_says(manager, job_id))
+    wait = await eventually(lambda: wait_with_pip_output(manager, job_id))
     assert wait["failure"].startswith(f"{REQUIREMENTS}: pip could not reach its index: ")
     assert "an earlier preparation failed: " in await shown_by_command(manager, job_id)
     index.status = 200

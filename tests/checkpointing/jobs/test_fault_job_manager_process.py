@@ -61,9 +61,9 @@ class DistantJobManager(RunningJobManager):
             stdout=asyncio.subprocess.PIPE,
         )
         assert self._process.stdout is not None
-        said = (await self._process.stdout.readline()).decode()
-        assert said.startswith("Job manager serves"), said
-        self.address = said.split()[3]
+        output = (await self._process.stdout.readline()).decode()
+        assert output.startswith("Job manager serves"), output
+        self.address = output.split()[3]
         self.client = JobManagerClient(self.address, self.settings.token)
         self._clerk = asyncio.create_task(self._serve_launches())
 

@@ -152,8 +152,8 @@ async def test_a_checkpoint_is_kept_if_no_savepoint_can_be_taken(
 
     await manager.until(job_id, "FINISHED")
     (kept,) = Path(manager.settings.checkpoint_directory, job_id).glob("chk-*/_metadata")
-    said = await exceptions(manager, job_id)
-    assert said[0] == f"No final savepoint could be taken. Checkpoint {kept.parent.name[4:]} stays instead."
+    text = await exceptions(manager, job_id)
+    assert text[0] == f"No final savepoint could be taken. Checkpoint {kept.parent.name[4:]} stays instead."
     cause = await end_cause(manager, job_id)
     assert cause == "the driver finished by itself, without a final savepoint: its checkpoints stay"
 

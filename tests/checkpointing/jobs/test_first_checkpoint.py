@@ -13,7 +13,7 @@ async def completed(manager: RunningJobManager, job_id: str) -> int:
     return int((await manager.get(f"/jobs/{job_id}/checkpoints"))["counts"]["completed"])
 
 
-async def said(manager: RunningJobManager, job_id: str, batches: int) -> bool:
+async def has_batches(manager: RunningJobManager, job_id: str, batches: int) -> bool:
     return bool((await manager.get(f"/jobs/{job_id}"))["queries"][0]["batches"] == batches)
 
 
@@ -35,7 +35,7 @@ async def test_a_job_that_has_a_snapshot_to_restore_keeps_its_interval(manager: 
     savepoint = (await manager.savepoint(former))["location"]
     job_id = await manager.submit_running(SELDOM, savepointPath=savepoint)
     manager.launcher.drivers[-1].batches = 5
-    await eventually(lambda: said(manager, job_id, batches=5))
+    await eventually(lambda: has_batches(manager, job_id, batches=5))
     assert await manager.checkpoint(job_id) == 2
     assert await completed(manager, job_id) == 1
 

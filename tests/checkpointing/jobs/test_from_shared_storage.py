@@ -65,7 +65,7 @@ async def test_another_machine_continues_in_the_live_location(cluster: Cluster) 
         assert (attempt["restored-from"], attempt["restored-batches"]) == ("local", {"wordcount": 9})
 
 
-async def goes_on_from_the_checkpoint(cluster: Cluster, job_id: str) -> list[str]:
+async def continues_from_the_checkpoint(cluster: Cluster, job_id: str) -> list[str]:
     """Wait until the job continues from the checkpoint on the next machine. Return the job's exceptions."""
     async with next_machine(cluster) as second:
         await second.until(job_id, "RUNNING")
@@ -79,14 +79,14 @@ async def goes_on_from_the_checkpoint(cluster: Cluster, job_id: str) -> list[str
 async def test_a_torn_file_is_reported_and_the_checkpoint_is_used(cluster: Cluster) -> None:
     job_id, location = await ran_on_another_machine(cluster, SHARED)
     (location / "commits" / "9").write_text("v1\n{")
-    told = await goes_on_from_the_checkpoint(cluster, job_id)
-    assert any("cannot be used: query 'wordcount': commits/9" in exception for exception in told)
+    result = await continues_from_the_checkpoint(cluster, job_id)
+    assert any("cannot be used: query 'wordcount': commits/9" in exception for exception in result)
 
 
 async def test_storage_that_is_not_declared_as_shared_uses_the_checkpoint(cluster: Cluster) -> None:
     job_id, _ = await ran_on_another_machine(cluster, RESTART)
-    told = await goes_on_from_the_checkpoint(cluster, job_id)
-    assert not any("LocalStateUnusable" in exception for exception in told)
+    result = await continues_from_the_checkpoint(cluster, job_id)
+    assert not any("LocalStateUnusable" in exception for exception in result)
 
 
 async def test_local_recovery_waits_for_the_other_machines_claim(

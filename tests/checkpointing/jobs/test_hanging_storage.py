@@ -195,11 +195,11 @@ async def test_restart_on_hanging_storage_waits_and_restores(manager: RunningJob
     mount.hang()
     await (await manager.driver(1)).report_failure("crash")
 
-    async def says_why() -> bool:
+    async def reports_silence() -> bool:
         exceptions = await manager.get(f"/jobs/{job_id}/exceptions")
         return f"has not answered for {SILENCE_S:g} s" in str(exceptions)
 
-    await eventually(says_why)
+    await eventually(reports_silence)
     assert await manager.status(job_id) in ("CREATED", "FAILING", "RESTARTING")
 
     mount.answer()

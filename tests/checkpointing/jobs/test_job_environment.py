@@ -73,9 +73,9 @@ async def test_a_program_gets_its_jobs_variables_secrets_and_files(tmp_path: Pat
     process = launcher.launch(spec(tmp_path))
 
     await eventually(lambda: "ready" in process.last_log_lines())
-    told = json.loads((tmp_path / "work" / "told.json").read_text())
-    key_file = Path(told["KEY_FILE"])
-    assert told == {
+    text = json.loads((tmp_path / "work" / "told.json").read_text())
+    key_file = Path(text["KEY_FILE"])
+    assert text == {
         "STAGE": "production",
         "DB_PASSWORD": "hunter2",
         "KEY_FILE": str(key_file),

@@ -140,18 +140,18 @@ async def test_a_driver_runs_in_the_python_of_its_job_with_only_the_driver_packa
     process = launcher.launch(spec(tmp_path / "work", {KEY: str(found)}))
 
     log = await eventually(lambda: process.last_log_lines() if "ready" in process.last_log_lines() else "")
-    told = json.loads(log.removesuffix(" ready"))
-    assert told["python"] == told["environ"]["PYSPARK_PYTHON"] == str(found)
-    assert told["found"] == {"checkpointing.spark.driver": True, "monitoring": False}
-    assert {name: told["environ"].get(name) for name in own} == {
+    result = json.loads(log.removesuffix(" ready"))
+    assert result["python"] == result["environ"]["PYSPARK_PYTHON"] == str(found)
+    assert result["found"] == {"checkpointing.spark.driver": True, "monitoring": False}
+    assert {name: result["environ"].get(name) for name in own} == {
         "SPARK_HOME": None,
         "VIRTUAL_ENV": None,
-        "PYTHONPATH": f"{told['environ']['TMPDIR']}/waymark",
+        "PYTHONPATH": f"{result['environ']['TMPDIR']}/waymark",
         "HOME": "/home/me",
     }
     await process.end(5.0)
     launcher.temporaries.sweep()
-    assert not Path(told["environ"]["TMPDIR"]).exists()
+    assert not Path(result["environ"]["TMPDIR"]).exists()
 
 
 def test_an_environment_that_has_changed_since_the_submission_starts_no_driver(

@@ -67,7 +67,7 @@ def test_the_known_keys_are_those_that_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "said"),
+    ("key", "expected"),
     [
         ("execution.checkpointing.intervall", "the most similar key is execution.checkpointing.interval"),
         ("restart-strategy.fixed-delay.attemps", "the most similar key is restart-strategy.fixed-delay.attempts"),
@@ -78,10 +78,10 @@ def test_the_known_keys_are_those_that_are_read() -> None:
         ),
     ],
 )
-def test_an_unknown_key_is_refused_with_the_known_ones(key: str, said: str) -> None:
+def test_an_unknown_key_is_refused_with_the_known_ones(key: str, expected: str) -> None:
     with pytest.raises(UnknownKey) as refused:
         check_keys({"execution.checkpointing.interval": "10s", key: "1"})
-    assert str(refused.value).startswith(f"{key}: a PySpark job has no such key; {said}")
+    assert str(refused.value).startswith(f"{key}: a PySpark job has no such key; {expected}")
     assert isinstance(refused.value, InvalidConfiguration)
 
 

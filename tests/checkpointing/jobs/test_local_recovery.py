@@ -101,7 +101,7 @@ async def test_switched_off_it_is_the_newest_checkpoint(manager: RunningJobManag
     assert (attempt["restored-from"], attempt["restored-batches"]) == ("checkpoint", {"wordcount": 7})
 
 
-async def test_useless_local_state_is_not_retried_and_costs_no_restart(
+async def test_unusable_local_state_is_not_retried_and_uses_no_restart(
     manager: RunningJobManager,
 ) -> None:
     job_id = await manager.submit_running(ONCE)
@@ -147,8 +147,8 @@ async def test_damaged_local_state_is_reported_and_a_checkpoint_is_used(manager:
     second = await manager.driver(2)
     assert second.spec.restore is not None
     assert second.spec.restore.checkpoint_id == newest
-    told = (await exceptions(manager, job_id))[0]
-    assert told.startswith(
+    result = (await exceptions(manager, job_id))[0]
+    assert result.startswith(
         "LocalStateUnusable: The local state of attempt 1 cannot be used: query 'wordcount': commits/9"
     )
 

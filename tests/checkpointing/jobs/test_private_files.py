@@ -86,15 +86,15 @@ async def test_another_account_reads_nothing_of_an_older_versions_open_directory
         (directory / "state" / "programs").mkdir(parents=True)
         (directory / "state" / "programs" / "left.py").write_text("SECRET = 1")
         (directory / "state").chmod(0o755)
-        assert await asyncio.to_thread(_seen_by_nobody, directory)
+        assert await asyncio.to_thread(_listed_by_other_account, directory)
         async with running_job_manager(directory) as manager:
             await manager.submit_running(SECRETS)
-            assert await asyncio.to_thread(_seen_by_nobody, directory) == ""
+            assert await asyncio.to_thread(_listed_by_other_account, directory) == ""
     finally:
         shutil.rmtree(directory)
 
 
-def _seen_by_nobody(directory: Path) -> str:
+def _listed_by_other_account(directory: Path) -> str:
     """Return the paths below the state directory that the account `nobody` can list."""
     find = ["find", str(directory / "state"), "-mindepth", "1"]
     return subprocess.run(find, user=NOBODY, group=NOBODY, capture_output=True, text=True, check=False).stdout

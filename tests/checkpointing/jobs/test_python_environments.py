@@ -63,7 +63,7 @@ def of_archive(path: Path) -> tuple[EnvironmentSource, Preparation]:
     return EnvironmentSource(SourceKind.ARCHIVE, str(path)), Preparation(SourceKind.ARCHIVE, 1)
 
 
-def said_by(prepared: PreparedPython, code: str) -> str:
+def output_of(prepared: PreparedPython, code: str) -> str:
     return subprocess.run([prepared.python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
@@ -81,11 +81,11 @@ async def test_requirements_are_installed_once_with_the_packages_of_a_driver(tmp
     assert both[0] == both[1] == again
     assert made_in(cache) == [again.name]
     code = "import colours, pyspark, kazoo, sys; print(colours.version, pyspark.version, sys.prefix)"
-    assert said_by(again, code) == f"1.0 4.2.1 {cache / again.name / 'environment'}"
+    assert output_of(again, code) == f"1.0 4.2.1 {cache / again.name / 'environment'}"
 
     wheel(house, "colours", "2.0")
     other = await second.prepare(*of("colours==2.0\n"))
-    assert (other != again, said_by(other, "import colours; print(colours.version)")) == (True, "2.0")
+    assert (other != again, output_of(other, "import colours; print(colours.version)")) == (True, "2.0")
 
 
 async def test_a_requirement_that_cannot_be_installed_is_named(tmp_path: Path, house: Path) -> None:
@@ -118,7 +118,7 @@ async def test_either_all_requirements_or_none_have_hashes(tmp_path: Path, house
         f"{name}=={version} {hash_of(house / f'{name}-{version}-py3-none-any.whl')}" for name, version in OURS.items()
     )
     whole = await maker.prepare(*of(colours + "\n".join(ours)))
-    assert said_by(whole, "import colours; print(colours.version)") == "1.0"
+    assert output_of(whole, "import colours; print(colours.version)") == "1.0"
 
 
 @pytest.mark.nightly
@@ -137,7 +137,7 @@ async def test_an_unreachable_index_is_a_transient_error(tmp_path: Path, index: 
     with pytest.raises(EnvironmentFailed, match="pip could not install") as unknown:
         await maker.prepare(*of("nothing\n"))
     assert unknown.value.is_mistake
-    assert said_by(await maker.prepare(*of("colours\n")), "import colours; print(colours.version)") == "1.0"
+    assert output_of(await maker.prepare(*of("colours\n")), "import colours; print(colours.version)") == "1.0"
 
 
 @pytest.mark.nightly
@@ -323,7 +323,7 @@ async def test_an_archive_is_unpacked_once_for_each_content(tmp_path: Path, hous
     maker = environments(tmp_path / "environments", {})
 
     first = await maker.prepare(*of_archive(archive))
-    assert said_by(first, "import colours; print(colours.version)") == "1.0"
+    assert output_of(first, "import colours; print(colours.version)") == "1.0"
     assert (tmp_path / "environments" / first.name / "unpacked").exists(), "conda-unpack has run"
     assert await maker.prepare(*of_archive(archive.rename(tmp_path / "other name.tar.gz"))) == first
 

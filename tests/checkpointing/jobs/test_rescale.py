@@ -224,7 +224,7 @@ def test_a_job_without_a_requested_parallelism_shows_the_actual_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("requirements", "told"),
+    ("requirements", "expected"),
     [
         ({}, f"{SOURCE.id}: the bounds of vertex 'Source: lines' are missing"),
         (bounds({SOURCE: 1, COUNT: 4, SINK: 1, OTHER: 4}), f"{OTHER.id}: the job has no such vertex"),
@@ -237,8 +237,8 @@ def test_a_job_without_a_requested_parallelism_shows_the_actual_one() -> None:
         ({**bounds({SOURCE: 1, SINK: 1}), COUNT.id: ParallelismBounds(5, 4)}, "lowerBound 5 is above upperBound 4"),
     ],
 )
-def test_bounds_that_are_not_allowed_are_named(requirements: dict[str, ParallelismBounds], told: str) -> None:
-    with pytest.raises(InvalidRequirements, match=told):
+def test_bounds_that_are_not_allowed_are_named(requirements: dict[str, ParallelismBounds], expected: str) -> None:
+    with pytest.raises(InvalidRequirements, match=expected):
         required_parallelism(requirements, VERTICES)
 
 

@@ -116,8 +116,8 @@ async def test_a_driver_gets_the_lowest_batch_that_its_query_restored_since_the_
         locations[batch] = (await manager.savepoint(job_id))["location"]
     for batch in (7, 4, 4, 7):
         await manager.submit_running(FAST_RESTART, savepointPath=locations[batch])
-    told = [spec.restore.restored_since for spec in manager.launcher.specs if spec.restore is not None]
-    assert told == [{}, {}, {}, {"wordcount": 4}]
+    result = [spec.restore.restored_since for spec in manager.launcher.specs if spec.restore is not None]
+    assert result == [{}, {}, {}, {"wordcount": 4}]
 
 
 async def test_a_state_whose_batches_were_replaced_is_refused_before_anything_is_started(

@@ -430,7 +430,7 @@ async def test_a_savepoint_can_be_disposed_of(manager: RunningJobManager) -> Non
     assert not savepoint.exists()
 
 
-async def test_nothing_outside_the_savepoint_directories_is_disposed_of(
+async def test_paths_outside_the_savepoint_directories_are_not_deleted(
     manager: RunningJobManager, tmp_path: Path
 ) -> None:
     with pytest.raises(RequestRefused) as refusal:

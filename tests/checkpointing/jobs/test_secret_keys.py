@@ -227,11 +227,11 @@ async def test_only_the_job_whose_key_is_missing_waits(successors: Successors) -
         other = await wrong.submit_running(CONFIGURATION)
         successors.newest_of(job_id).kill(-9)
 
-        async def says_why() -> bool:
+        async def reports_unreadable_secret() -> bool:
             history = (await wrong.get(f"/jobs/{job_id}/exceptions"))["exceptionHistory"]["entries"]
             return any(entry["exceptionName"] == "SecretUnreadable" for entry in history)
 
-        await eventually(says_why)
+        await eventually(reports_unreadable_secret)
         assert await wrong.status(job_id) != "FAILED"
         assert await wrong.status(other) == "RUNNING"
         await wrong.cancel(other)

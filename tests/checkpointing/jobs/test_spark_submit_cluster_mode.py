@@ -70,7 +70,7 @@ def spec(tmp_path: Path, master: dict[str, str]) -> DriverSpec:
     )
 
 
-async def client_said(tmp_path: Path) -> dict[str, object]:
+async def client_output(tmp_path: Path) -> dict[str, object]:
     log = tmp_path / "work" / "driver.log"
     line = await eventually(lambda: [each for each in log.read_text().splitlines() if each.startswith("{")])
     return dict(json.loads(line[0]))
@@ -80,7 +80,7 @@ async def test_the_client_gets_a_private_file_of_settings_the_package_and_the_sp
     launcher: LocalDriverLauncher, tmp_path: Path
 ) -> None:
     process = launcher.launch(spec(tmp_path, {"spark.master": "yarn"}))
-    heard = await client_said(tmp_path)
+    heard = await client_output(tmp_path)
     work = tmp_path / "work"
 
     assert heard["pid"] == process.pid
@@ -115,7 +115,7 @@ async def test_ending_a_yarn_driver_kills_the_application_that_the_client_named(
     launcher: LocalDriverLauncher, tmp_path: Path, said: Path
 ) -> None:
     process = launcher.launch(spec(tmp_path, {"spark.master": "yarn"}))
-    await client_said(tmp_path)
+    await client_output(tmp_path)
 
     await process.end(5.0)
 
@@ -128,7 +128,7 @@ async def test_ending_a_kubernetes_driver_kills_its_pod(
     launcher: LocalDriverLauncher, tmp_path: Path, said: Path
 ) -> None:
     process = launcher.launch(spec(tmp_path, KUBERNETES))
-    await client_said(tmp_path)
+    await client_output(tmp_path)
 
     await process.end(5.0)
 
@@ -161,7 +161,7 @@ async def test_a_spark_home_without_spark_submit_is_named(tmp_path: Path) -> Non
         launcher.launch(spec(tmp_path, {"spark.master": "yarn"}))
 
 
-async def test_where_no_driver_could_start_a_submission_is_refused_with_the_cause(tmp_path: Path) -> None:
+async def test_a_submission_is_refused_with_the_cause_if_no_driver_could_start(tmp_path: Path) -> None:
     launcher = LocalDriverLauncher({}, lambda: Path("/opt"), tmp_path)
     async with running_job_manager(tmp_path, launcher) as manager:  # type: ignore[arg-type]
         for master, cause in [("mesos://m:5050", "spark.master: 'mesos://m:5050' is not allowed"), ("yarn", "SHARED")]:

@@ -24,7 +24,7 @@ def checkpoint_of(manager: RunningJobManager, job_id: str, number: int) -> Path:
     return Path(manager.settings.checkpoint_directory, job_id, f"chk-{number}", "_metadata")
 
 
-async def told_to_stop_for_a_rescale(manager: RunningJobManager, job_id: str) -> FakeDriver:
+async def stopped_for_a_rescale(manager: RunningJobManager, job_id: str) -> FakeDriver:
     """Request a rescale, and return the job's driver, which was stopped for it but has not ended."""
     driver = await manager.driver(1)
     driver.obeys_stop = False
@@ -51,7 +51,7 @@ async def test_a_stop_during_a_rescale_is_refused_and_the_job_keeps_its_checkpoi
     manager: RunningJobManager,
 ) -> None:
     job_id = await manager.submit_running(RETAIN)
-    driver = await told_to_stop_for_a_rescale(manager, job_id)
+    driver = await stopped_for_a_rescale(manager, job_id)
     driver.acknowledges = False
     trigger = (await manager.post(f"/jobs/{job_id}/stop"))["request-id"]
     await eventually(lambda: len(driver.triggers) == 2 or _is_refused(manager, job_id, trigger))
@@ -138,7 +138,7 @@ async def test_a_driver_that_finishes_by_itself_ends_the_job_even_with_a_pending
 async def test_the_report_of_the_driver_decides_between_its_end_and_a_rescale(manager: RunningJobManager) -> None:
     """The driver read all its input before it received the stop message."""
     job_id = await manager.submit_running(RETAIN)
-    driver = await told_to_stop_for_a_rescale(manager, job_id)
+    driver = await stopped_for_a_rescale(manager, job_id)
 
     await driver.finish(FinishCause.BY_ITSELF)
 
@@ -173,7 +173,7 @@ async def test_a_rescale_whose_leader_died_restarts_the_job_without_a_pending_op
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
         await leads(first)
         job_id = await first.submit_running(TOLERANT, parallelism=2)
-        driver = await told_to_stop_for_a_rescale(first, job_id)
+        driver = await stopped_for_a_rescale(first, job_id)
     driver.decline_reason = "CHECKPOINT_DECLINED_TASK_NOT_READY"
     async with cluster.job_manager() as second:
         cluster.drivers_find(second)

@@ -57,7 +57,7 @@ async def exceptions(manager: RunningJobManager, job_id: str) -> list[dict[str, 
     return list((await manager.get(f"/jobs/{job_id}/exceptions"))["exceptionHistory"]["entries"])
 
 
-async def says(manager: RunningJobManager, job_id: str, kind: str, message: str) -> bool:
+async def has_exception(manager: RunningJobManager, job_id: str, kind: str, message: str) -> bool:
     return any(
         entry["exceptionName"] == kind and message in entry["stacktrace"] for entry in await exceptions(manager, job_id)
     )
@@ -73,7 +73,7 @@ async def test_a_restart_waits_for_its_storage_and_reports_it(manager: RunningJo
     away = Away(Path(manager.settings.checkpoint_directory), mount_point)
 
     await (await manager.driver(1)).report_failure("crash")
-    await eventually(lambda: says(manager, job_id, "StorageUnreachable", "checkpoint 2 cannot be read now"))
+    await eventually(lambda: has_exception(manager, job_id, "StorageUnreachable", "checkpoint 2 cannot be read now"))
     assert await manager.status(job_id) in ("CREATED", "FAILING", "RESTARTING")
     assert len(manager.launcher.drivers) == 1
     away.comes_back()
@@ -105,7 +105,7 @@ async def test_no_older_checkpoint_is_preferred_to_one_that_cannot_be_read_now(
     assert restore is not None
     assert restore.checkpoint_id == 3
     assert len(failures) == 3
-    assert await says(manager, job_id, error.__name__, "checkpoint 3 cannot be read now")
+    assert await has_exception(manager, job_id, error.__name__, "checkpoint 3 cannot be read now")
 
 
 async def test_a_checkpoint_that_was_deleted_is_reported_and_an_older_one_is_used(manager: RunningJobManager) -> None:
@@ -118,7 +118,7 @@ async def test_a_checkpoint_that_was_deleted_is_reported_and_an_older_one_is_use
     restore = (await manager.driver(2)).spec.restore
     assert restore is not None
     assert restore.checkpoint_id == 1
-    assert await says(manager, job_id, "SnapshotUnusable", "checkpoint 2 cannot be restored")
+    assert await has_exception(manager, job_id, "SnapshotUnusable", "checkpoint 2 cannot be restored")
 
 
 async def test_a_restart_strategy_without_attempts_left_keeps_the_checkpoints(manager: RunningJobManager) -> None:
@@ -134,7 +134,7 @@ async def test_a_restart_strategy_without_attempts_left_keeps_the_checkpoints(ma
     await manager.until(job_id, "FAILED")
     away.comes_back()
 
-    assert await says(manager, job_id, "StorageUnreachable", "checkpoint 1 cannot be read now")
+    assert await has_exception(manager, job_id, "StorageUnreachable", "checkpoint 1 cannot be read now")
     cleaned_up = manager.settings.state_directory / "ha" / "job-result-store" / f"{job_id}.json"
     await eventually(cleaned_up.exists)
     assert (Path(manager.settings.checkpoint_directory) / job_id / "chk-1" / "_metadata").exists()
@@ -145,7 +145,7 @@ async def test_a_job_that_waits_for_its_storage_can_be_canceled(manager: Running
     await manager.checkpoint(job_id)
     Away(Path(manager.settings.checkpoint_directory), "gone")
     await (await manager.driver(1)).report_failure("crash")
-    await eventually(lambda: says(manager, job_id, "StorageUnreachable", "checkpoint 1 cannot be read now"))
+    await eventually(lambda: has_exception(manager, job_id, "StorageUnreachable", "checkpoint 1 cannot be read now"))
 
     await manager.cancel(job_id)
 
@@ -159,7 +159,9 @@ async def test_a_restart_waits_for_the_directory_of_the_job(manager: RunningJobM
     away = Away(jobs, "empty")
 
     await (await manager.driver(1)).report_failure("crash")
-    await eventually(lambda: says(manager, job_id, "BatchNumbersNotReserved", "its storage may not be mounted"))
+    await eventually(
+        lambda: has_exception(manager, job_id, "BatchNumbersNotReserved", "its storage may not be mounted")
+    )
     assert list(jobs.iterdir()) == [], "nothing is written beside the storage"
     away.comes_back()
 
@@ -186,7 +188,7 @@ async def test_an_error_of_the_jobs_directory_fails_the_attempt_and_not_the_job(
 
     await eventually(lambda: len(manager.launcher.drivers) == 2)
     await manager.until(job_id, "RUNNING")
-    assert await says(manager, job_id, "OSError", "The attempt could not be started: [Errno 116]")
+    assert await has_exception(manager, job_id, "OSError", "The attempt could not be started: [Errno 116]")
 
 
 @pytest.fixture
@@ -212,7 +214,9 @@ async def test_a_restart_waits_for_an_object_store(tmp_path: Path, s3: StorageSe
         s3_proxy.cut()
 
         await (await manager.driver(1)).report_failure("crash")
-        await eventually(lambda: says(manager, job_id, "StorageUnreachable", "checkpoint 2 cannot be read now"))
+        await eventually(
+            lambda: has_exception(manager, job_id, "StorageUnreachable", "checkpoint 2 cannot be read now")
+        )
         s3_proxy.heal()
 
         restore = (await manager.driver(2)).spec.restore
@@ -265,7 +269,9 @@ async def test_a_live_driver_is_adopted_while_the_storage_is_unreachable(cluster
         cluster.drivers_find(second)
         await leads(second)
         await eventually(lambda: driver.registrations >= 2)
-        await eventually(lambda: says(second, job_id, "StorageUnreachable", "stored checkpoints cannot be read now"))
+        await eventually(
+            lambda: has_exception(second, job_id, "StorageUnreachable", "stored checkpoints cannot be read now")
+        )
         assert await second.status(job_id) == "RECONCILING"
         attempts = (await second.get(f"/jobs/{job_id}"))["attempts"]
         assert [attempt["attempt"] for attempt in attempts] == [1]
@@ -310,8 +316,8 @@ async def test_unavailable_storage_is_awaited_without_limit(cluster: Cluster, re
     async with cluster.job_manager() as second:
         await leads(second)
         await eventually(lambda: reads.failed > MANY)
-        said = [entry for entry in await exceptions(second, job_id) if entry["exceptionName"] == "StorageUnreachable"]
-        assert len(said) == 1, "an outage is said once"
+        text = [entry for entry in await exceptions(second, job_id) if entry["exceptionName"] == "StorageUnreachable"]
+        assert len(text) == 1, "an outage is said once"
         reads.away = False
 
         await second.until(job_id, "RUNNING")
@@ -329,7 +335,7 @@ async def test_unreachable_checkpoint_is_awaited_instead_of_using_an_older_one(c
         newest.rename(newest.with_name("away"))
         newest.symlink_to(newest)  # a link to itself: reading fails, but not as for a missing directory
         await leads(second)
-        await eventually(lambda: says(second, job_id, "OSError", "stored checkpoints cannot be read now"))
+        await eventually(lambda: has_exception(second, job_id, "OSError", "stored checkpoints cannot be read now"))
         newest.unlink()
         newest.with_name("away").rename(newest)
 
@@ -374,7 +380,9 @@ async def test_a_new_leader_reports_hanging_storage_and_adopts_the_driver(cluste
             cluster.drivers_find(second)
             await leads(second)
             await eventually(lambda: cluster.launcher.drivers[0].registrations >= 2)
-            await eventually(lambda: says(second, job_id, "StorageSilent", "the storage has not answered for 0.5 s"))
+            await eventually(
+                lambda: has_exception(second, job_id, "StorageSilent", "the storage has not answered for 0.5 s")
+            )
             assert await second.status(job_id) == "RECONCILING"
             mount.answer()
 
@@ -393,7 +401,7 @@ async def test_a_job_whose_checkpoints_are_damaged_fails_and_keeps_them(cluster:
             metadata.write_text("damaged")
         await leads(second)
         await second.until(job_id, "FAILED")
-        assert await says(second, job_id, "CheckpointsUnreadable", "Its stored checkpoints cannot be read")
+        assert await has_exception(second, job_id, "CheckpointsUnreadable", "Its stored checkpoints cannot be read")
         assert sorted(path.name for path in directory.glob("chk-*")) == ["chk-1", "chk-2"]
 
 
@@ -467,7 +475,9 @@ async def test_a_job_without_its_directory_is_not_treated_as_a_new_one(cluster: 
     async with cluster.job_manager() as second:
         cluster.drivers_find(second)
         await leads(second)
-        await eventually(lambda: says(second, job_id, "StorageUnreachable", "record of its attempts cannot be read"))
+        await eventually(
+            lambda: has_exception(second, job_id, "StorageUnreachable", "record of its attempts cannot be read")
+        )
         await eventually(lambda: driver.waits > 1)
         if jobs.exists():
             jobs.rmdir()

@@ -24,10 +24,10 @@ async def upload_unused(manager: RunningJobManager) -> None:
     """Upload a program that no job needs, and wait until it is removed."""
     unused = await manager.upload(f"{PROGRAM}# {manager.address}\n", "unused.py")
 
-    async def gone() -> bool:
+    async def is_deleted() -> bool:
         return unused not in await listed(manager)
 
-    await eventually(gone)
+    await eventually(is_deleted)
 
 
 async def test_programs_of_running_and_ended_jobs_are_kept_and_others_removed(tmp_path: Path) -> None:
@@ -54,10 +54,10 @@ async def test_a_program_is_removed_with_the_last_listed_job(tmp_path: Path) -> 
         await manager.until(newer, "RUNNING")
         await manager.cancel(newer)
 
-        async def gone() -> bool:
+        async def is_deleted() -> bool:
             return needed not in await listed(manager)
 
-        await eventually(gone)
+        await eventually(is_deleted)
         assert await listed(manager) == {other}
 
 

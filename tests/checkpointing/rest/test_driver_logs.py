@@ -171,7 +171,7 @@ async def test_the_lines_of_a_moment_are_found(manager: RunningJobManager) -> No
 
 
 @pytest.mark.parametrize("name", ["driver-9.log", "driver-1.log.2", "driver.json", "..%2Fattempt.json"])
-async def test_nothing_but_logs_is_handed_out(manager: RunningJobManager, name: str) -> None:
+async def test_only_logs_are_served(manager: RunningJobManager, name: str) -> None:
     job_id = await manager.submit_running()
     assert (await read(manager, f"/jobs/{job_id}/logs/{name}"))[0] == 404
 

@@ -39,7 +39,7 @@ async def test_validation_describes_the_location_and_copies_nothing(manager: Run
 
 
 @pytest.mark.parametrize(
-    ("checkpoints", "told"),
+    ("checkpoints", "message"),
     [
         ({}, "checkpoints: an object is expected"),
         (["/a"], "checkpoints: an object is expected"),
@@ -48,6 +48,8 @@ async def test_validation_describes_the_location_and_copies_nothing(manager: Run
         ({"a": "relative"}, "checkpoints: 'relative' is neither an absolute path nor an address"),
     ],
 )
-async def test_request_without_locations_is_refused(manager: RunningJobManager, checkpoints: object, told: str) -> None:
-    with pytest.raises(RequestRefused, match=told):
+async def test_request_without_locations_is_refused(
+    manager: RunningJobManager, checkpoints: object, message: str
+) -> None:
+    with pytest.raises(RequestRefused, match=message):
         await manager.post(PATH, {"checkpoints": checkpoints})

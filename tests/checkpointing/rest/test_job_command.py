@@ -80,10 +80,10 @@ async def test_savepoint_is_stored_at_the_printed_location(manager: RunningJobMa
     job_id = await manager.submit_running()
     target = Path(manager.settings.savepoint_directory, "mine")
 
-    said = await run(manager, "savepoint", job_id, str(target))
+    output = await run(manager, "savepoint", job_id, str(target))
     saved = await run_json(manager, "savepoint", job_id)
 
-    location = said.rpartition("Savepoint: ")[2].strip()
+    location = output.rpartition("Savepoint: ")[2].strip()
     assert Path(local_path(location)).parent == target
     assert await asyncio.to_thread(Path(local_path(saved["location"]), "_metadata").is_file)
     assert await manager.status(job_id) == "RUNNING"
@@ -207,21 +207,21 @@ async def test_restart_skips_a_damaged_snapshot_and_reports_it(manager: RunningJ
     newest = Path(local_path(statistics["latest"]["completed"]["external_path"]))
     await asyncio.to_thread(newest.joinpath("_metadata").unlink)
 
-    said = await run(manager, "restart", job_id)
+    output = await run(manager, "restart", job_id)
 
-    assert "Not usable: " in said
-    assert f"chk-{checkpoint}" in said
-    assert f"Newest usable state: {savepoint}" in said
+    assert "Not usable: " in output
+    assert f"chk-{checkpoint}" in output
+    assert f"Newest usable state: {savepoint}" in output
 
 
 async def test_restart_from_a_savepoint_cancels_the_running_job_with_another_one(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running()
     chosen = (await manager.savepoint(job_id))["location"]
 
-    said = await run(manager, "restart", job_id, "--from-savepoint", chosen)
+    output = await run(manager, "restart", job_id, "--from-savepoint", chosen)
 
     assert await manager.status(job_id) == "CANCELED"
-    taken = said.partition("Savepoint: ")[2].splitlines()[0]
+    taken = output.partition("Savepoint: ")[2].splitlines()[0]
     assert await asyncio.to_thread(Path(local_path(taken), "_metadata").is_file)
     restore = manager.launcher.specs[-1].restore
     assert restore is not None

@@ -28,7 +28,7 @@ async def test_resource_requirements_use_flinks_body(manager: RunningJobManager)
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({COUNT.id: bounds(1, "four")}, f"{COUNT.id}: upperBound: 'four' is not allowed; a whole number is expected"),
         ({COUNT.id: bounds(True, 4)}, f"{COUNT.id}: lowerBound: True is not allowed; a whole number is expected"),
@@ -43,14 +43,14 @@ async def test_resource_requirements_use_flinks_body(manager: RunningJobManager)
     ],
 )
 async def test_a_body_that_is_not_allowed_changes_nothing(
-    manager: RunningJobManager, change: dict[str, Any], told: str
+    manager: RunningJobManager, change: dict[str, Any], message: str
 ) -> None:
     job_id = await manager.submit_running()
     before = await manager.get(f"/jobs/{job_id}/resource-requirements")
     with pytest.raises(RequestRefused) as refused:
         await put(manager, job_id, before | change)
     assert refused.value.status == 400
-    assert told in str(refused.value)
+    assert message in str(refused.value)
     assert await manager.get(f"/jobs/{job_id}/resource-requirements") == before
 
 

@@ -46,13 +46,13 @@ async def submit(manager: RunningJobManager, *arguments: str, stderr: StringIO |
 
 
 async def test_submit_waits_until_the_job_runs(manager: RunningJobManager, program: Path) -> None:
-    said = await submit(
+    text = await submit(
         manager, f"{program}:wordcount", "--name", "Words", "--arg", "input=/in", "--arg", "n=a=b",
         "--conf", "execution.checkpointing.interval=5s",
     )  # fmt: skip
 
-    assert "Uploaded words.py." in said
-    assert said.rstrip().endswith("RUNNING")
+    assert "Uploaded words.py." in text
+    assert text.rstrip().endswith("RUNNING")
     spec = manager.launcher.specs[0]
     assert (spec.job_name, spec.program_args) == ("Words", ("--input", "/in", "--n", "a=b"))
     assert spec.configuration == {"execution.checkpointing.interval": "5s"}
@@ -99,14 +99,14 @@ async def test_submit_reads_secrets_from_files(manager: RunningJobManager, progr
     password.write_text("hunter2\n")
     key.write_text("hunter3\n")
 
-    said = await submit(
+    text = await submit(
         manager, f"{program}:wordcount", "--secret", f"DB_PASSWORD={password}", "--secret-file", f"KEY={key}",
         "--conf", "waymark.env.STAGE=production",
     )  # fmt: skip
 
     environment = manager.launcher.specs[0].environment
     assert environment == JobEnvironment({"STAGE": "production"}, {"DB_PASSWORD": "hunter2"}, {"KEY": "hunter3\n"})
-    assert "hunter" not in said
+    assert "hunter" not in text
 
 
 async def test_arguments_after_two_dashes_belong_to_the_script(
@@ -171,11 +171,11 @@ async def test_submit_starts_from_a_checkpoint_location_of_spark(
     manager: RunningJobManager, program: Path, tmp_path: Path
 ) -> None:
     location = unpacked("distinct", tmp_path / "day=1").location
-    said = await submit(manager, f"{program}:wordcount", "--from-checkpoint", str(location))
+    text = await submit(manager, f"{program}:wordcount", "--from-checkpoint", str(location))
 
-    assert "Copied the checkpoint location to savepoint " in said
-    assert re.search(r"^The query continues after batch \d+, which began at 20\d\d-.* UTC\.$", said, re.MULTILINE)
-    assert "Waymark cannot see whether the old job still runs. Make sure that it has stopped." in said
+    assert "Copied the checkpoint location to savepoint " in text
+    assert re.search(r"^The query continues after batch \d+, which began at 20\d\d-.* UTC\.$", text, re.MULTILINE)
+    assert "Waymark cannot see whether the old job still runs. Make sure that it has stopped." in text
     restore = manager.launcher.specs[0].restore
     assert restore is not None
     checkpoint = verify(restore.directory, deep=True)
@@ -187,9 +187,9 @@ async def test_submit_starts_from_a_checkpoint_location_of_spark(
 async def test_a_checkpoint_location_for_each_query(manager: RunningJobManager, program: Path, tmp_path: Path) -> None:
     named = [f"{name}={unpacked('distinct', tmp_path / name).location}" for name in ("a", "b")]
     given = [word for each in named for word in ("--from-checkpoint", each)]
-    said = await submit(manager, f"{program}:wordcount", *given)
-    assert "Copied the checkpoint locations to savepoint " in said
-    assert re.search(r"^a continues after batch \d+, .*\nb continues after batch \d+, ", said, re.MULTILINE)
+    text = await submit(manager, f"{program}:wordcount", *given)
+    assert "Copied the checkpoint locations to savepoint " in text
+    assert re.search(r"^a continues after batch \d+, .*\nb continues after batch \d+, ", text, re.MULTILINE)
     restore = manager.launcher.specs[0].restore
     assert restore is not None
     assert sorted(verify(restore.directory).batches) == ["a", "b"]
@@ -217,7 +217,7 @@ TRACEBACK = 'ValueError: bad thing\nTraceback (most recent call last):\n  File "
 )
 async def test_a_program_that_fails_shows_where(entries: list[dict[str, str]], stack: str) -> None:
     moves = [{"status": "FAILING", "cause": "bad thing"}]
-    said: list[str] = []
+    text: list[str] = []
 
     class Client(JobManagerClient):
         def get(self, path: str) -> dict[str, Any]:
@@ -227,9 +227,9 @@ async def test_a_program_that_fails_shows_where(entries: list[dict[str, str]], s
 
     client = Client("http://127.0.0.1:9")
     with pytest.raises(JobFailed, match=r"^The job is FAILED: bad thing$") as failed:
-        follow(client, "0" * 32, said.append, lambda: 0, lambda seconds: None, 60)
+        follow(client, "0" * 32, text.append, lambda: 0, lambda seconds: None, 60)
     assert failed.value.stack == stack
-    assert said == ["FAILED", f"See the log: manage.py job logs {'0' * 32}"]
+    assert text == ["FAILED", f"See the log: manage.py job logs {'0' * 32}"]
 
 
 async def test_submit_sends_the_requirements(manager: RunningJobManager, program: Path, tmp_path: Path) -> None:
@@ -251,22 +251,22 @@ async def test_submit_does_not_count_the_time_to_prepare_the_environment() -> No
     preparing = {"state": "CREATED", "launch-wait": wait}
     further = {"state": "CREATED", "launch-wait": {**wait, "output": "Collecting pandas"}}
     answers = [preparing, further, {"state": "CREATED", "launch-wait": None}, {"state": "RUNNING"}]
-    said: list[str] = []
+    result: list[str] = []
     now = iter(range(0, 1000, 25))
 
     class Client(JobManagerClient):
         def get(self, path: str) -> dict[str, Any]:
             return answers.pop(0)
 
-    follow(Client("http://127.0.0.1:9"), "0" * 32, said.append, lambda: next(now), lambda s: None, 60)
+    follow(Client("http://127.0.0.1:9"), "0" * 32, result.append, lambda: next(now), lambda s: None, 60)
 
     text = f"CREATED: The Python environment is being prepared (installing) since {time_text(1_000)}"
-    assert said == [text, "CREATED", "RUNNING"]
+    assert result == [text, "CREATED", "RUNNING"]
 
 
 async def test_submit_waits_for_a_job_manager_that_is_unreachable_for_a_while() -> None:
     away = [JobManagerUnreachable("gone"), RequestRefused(503, "an election is going on")]
-    said: list[str] = []
+    text: list[str] = []
 
     class Client(JobManagerClient):
         def get(self, path: str) -> dict[str, Any]:
@@ -274,9 +274,9 @@ async def test_submit_waits_for_a_job_manager_that_is_unreachable_for_a_while() 
                 raise away.pop()
             return {"state": "RUNNING"}
 
-    follow(Client("http://127.0.0.1:9"), "0" * 32, said.append, lambda: 0, lambda seconds: None, 60)
+    follow(Client("http://127.0.0.1:9"), "0" * 32, text.append, lambda: 0, lambda seconds: None, 60)
 
-    assert said == ["unknown: no job manager answers", "RUNNING"]
+    assert text == ["unknown: no job manager answers", "RUNNING"]
 
 
 async def test_submit_waits_for_the_end_if_requested(manager: RunningJobManager, program: Path) -> None:

@@ -61,7 +61,7 @@ def test_the_writers_options_are_the_formats(spark: Any, job: PlayedJob, tmp_pat
     assert file.read_text() == "name;country;number\na;NL;1\n"
 
 
-def test_nothing_is_seen_of_a_batch_in_the_making(spark: Any, job: PlayedJob, tmp_path: Path) -> None:
+def test_readers_see_no_rows_of_an_unfinished_batch(spark: Any, job: PlayedJob, tmp_path: Path) -> None:
     seen: list[list[str]] = []
     out = tmp_path / "out"
 

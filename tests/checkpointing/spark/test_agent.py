@@ -480,8 +480,8 @@ def test_a_computing_batch_is_distinguished_from_one_without_progress(bench: Ben
         bench.query.rows = rows
         bench.clock.advance(1)
         bench.agent.tick()
-        told, bench.reports.silences = bench.reports.silences, []
-        return told
+        result, bench.reports.silences = bench.reports.silences, []
+        return result
 
     assert [second_passes(rows) for rows in (5, 6, 6, 6, 7)] == [[0], [0], [], [], [0]]
     bench.agent.close()

@@ -36,14 +36,14 @@ def test_a_complete_file_of_any_size_passes(tmp_path: Path, size: int) -> None:
 @pytest.mark.parametrize("size", [1 << 20, (1 << 20) + 1, (3 << 20) - 7], ids=str)
 def test_a_large_sst_file_is_checked_unread_by_hadoops_crc_file(tmp_path: Path, size: int) -> None:
     path = written(tmp_path, "1.sst", os.urandom(size))
-    told = checksum_of(path)
+    result = checksum_of(path)
     with path.open("rb") as file:
-        assert file_checksum(file, told) == told
+        assert file_checksum(file, result) == result
 
     path.write_bytes(bytes(size))
-    assert checksum_of(path) == told, "it was read"
+    assert checksum_of(path) == result, "it was read"
     with path.open("rb") as file:
-        assert file_checksum(file, told) != told, "and so it shows that it is not what was written"
+        assert file_checksum(file, result) != result, "and so it shows that it is not what was written"
 
 
 @pytest.mark.parametrize(

@@ -54,17 +54,17 @@ def archive(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_drivers_take_their_classes_from_it_and_start_without_when_it_is_damaged(archive: Path, tmp_path: Path) -> None:
-    said, loaded = session(tmp_path / "whole", archive)
-    assert "started" in said.splitlines()
+    text, loaded = session(tmp_path / "whole", archive)
+    assert "started" in text.splitlines()
     shared = len(re.findall(r"source: shared objects file \(top\)$", loaded, re.MULTILINE))
     assert shared > 0.8 * len(re.findall(r"source: ", loaded)) / 2
     assert shared > 2_000
 
     archive.chmod(0o600)
     os.truncate(archive, archive.stat().st_size // 2)
-    said, loaded = session(tmp_path / "damaged", archive)
-    assert "started" in said.splitlines()
-    assert "Java crashed with the class archive" in said
+    text, loaded = session(tmp_path / "damaged", archive)
+    assert "started" in text.splitlines()
+    assert "Java crashed with the class archive" in text
     assert not archive.exists()
     assert "shared objects file (top)" not in loaded
 
@@ -72,8 +72,8 @@ def test_drivers_take_their_classes_from_it_and_start_without_when_it_is_damaged
 def session(directory: Path, archive: Path) -> tuple[str, str]:
     """Start a Spark session with the archive. Return its output, and the log of the classes that it loaded."""
     directory.mkdir()
-    said = directory / "said"
-    with said.open("wb") as file:
+    text = directory / "said"
+    with text.open("wb") as file:
         subprocess.run(
             [sys.executable, "-c", SESSION, str(directory)],
             env=environment(**{VARIABLE: str(archive)}),
@@ -83,7 +83,7 @@ def session(directory: Path, archive: Path) -> tuple[str, str]:
             check=True,
             timeout=300,
         )
-    return said.read_text(), (directory / "loaded").read_text()
+    return text.read_text(), (directory / "loaded").read_text()
 
 
 def test_the_creation_ends_with_the_process_that_began_it(java_home: Path, tmp_path: Path) -> None:

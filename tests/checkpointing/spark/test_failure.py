@@ -149,8 +149,8 @@ def test_java_error_message_is_the_innermost_cause_without_stack() -> None:
     assert of_exception(error, 0).message == (
         "org.apache.spark.SparkException: Job aborted.\nCaused by: java.net.UnknownHostException: nas.example"
     )
-    told = RuntimeError("o.a.s.SparkException: no host nas\n\tat a.b(c)\nCaused by: a.UnknownHost: no host nas")
-    assert of_exception(told, 0).message == "o.a.s.SparkException: no host nas"
+    result = RuntimeError("o.a.s.SparkException: no host nas\n\tat a.b(c)\nCaused by: a.UnknownHost: no host nas")
+    assert of_exception(result, 0).message == "o.a.s.SparkException: no host nas"
 
 
 def test_a_message_that_is_far_too_long_keeps_its_ends() -> None:

@@ -67,7 +67,7 @@ def test_rewritable_files_have_no_known_checksum(snapshot: str, live: Path) -> N
     assert known_checksums(snapshot, {"words": live}).known(live / ZIP) is None
 
 
-def test_a_file_of_another_size_or_that_has_gone_is_not(snapshot: str, live: Path) -> None:
+def test_a_changed_or_deleted_file_has_no_known_checksum(snapshot: str, live: Path) -> None:
     (live / SST).unlink()
     (live / OTHER_SST).write_text("another size")
 

@@ -98,13 +98,13 @@ def test_a_query_stuck_in_a_batch_is_named_and_the_others_continue(
     agent = taking.Taking(queries, tmp_path)
     agent.trigger(1)
 
-    def told() -> list[str]:
+    def reported_delays() -> list[str]:
         agent.agent.tick()
         return agent.reports.delays.get(1, [])[-1:]
 
     # Until then the checkpoint may also wait for the other query's files.
     expected = "Query 'stuck' has not come to the end of batch 0; Spark says: Processing new data."
-    eventually("it waits for this query alone", lambda: told() == [expected])
+    eventually("it waits for this query alone", lambda: reported_delays() == [expected])
     others.feed("b")
     eventually("another batch of the other query", lambda: queries[1].files.has_committed(1))
     agent.agent.aborted(1)

@@ -58,9 +58,9 @@ def submitted(managers: JobManagers, *arguments: str) -> subprocess.CompletedPro
 
 def submit(managers: JobManagers, *arguments: str) -> str:
     """Submit a job with `manage.py submit`, and return its ID once it runs."""
-    said = submitted(managers, *arguments)
-    assert said.returncode == 0, said.stdout + said.stderr
-    return said.stdout.partition("Submitted: job ")[2].split()[0]
+    text = submitted(managers, *arguments)
+    assert text.returncode == 0, text.stdout + text.stderr
+    return text.stdout.partition("Submitted: job ")[2].split()[0]
 
 
 def completed(managers: JobManagers, job: str) -> int:

@@ -149,8 +149,8 @@ say(spark.streams.get(query.id) is query)
 query.stop()
 """)
     [query] = made.start()
-    said = made.await_end()
-    assert said == [query.spark_id, query.run_id, "numbers", "None", said[4], "True"]
+    text = made.await_end()
+    assert text == [query.spark_id, query.run_id, "numbers", "None", text[4], "True"]
 
 
 def test_a_query_that_a_function_returned_is_found_by_its_batches(spark: Any, tmp_path: Path) -> None:

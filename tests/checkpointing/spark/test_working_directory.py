@@ -40,14 +40,14 @@ def test_without_the_key_nothing_changes(spark: Any) -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("directory", "told"),
+    ("directory", "message"),
     [
         ("data", "waymark.directory: 'data' is not allowed; an absolute path is expected"),
         ("/nowhere/at/all", "/nowhere/at/all cannot be used where the driver runs .No such file or directory."),
     ],
 )
-def test_working_directory_that_is_no_directory_fails_the_job(spark: Any, directory: str, told: str) -> None:
-    with pytest.raises(ProgramError, match=told):
+def test_working_directory_that_is_no_directory_fails_the_job(spark: Any, directory: str, message: str) -> None:
+    with pytest.raises(ProgramError, match=message):
         enter_directory({"waymark.directory": directory}, spark)
 
 

@@ -164,7 +164,7 @@ def test_damaged_metadata_is_no_reason_to_remove_anything_it_may_name(job: Job) 
     assert job.checkpoints == {"chk-4", "chk-5"}
 
 
-def test_nothing_of_another_name_is_touched_and_never_a_savepoint(job: Job, tmp_path: Path) -> None:
+def test_the_sweep_keeps_savepoints_and_directories_with_other_names(job: Job, tmp_path: Path) -> None:
     location = job.storage.initialize_location(9, CheckpointKind.SAVEPOINT, str(job.path))
     Path(location.directory, "half").write_text("a savepoint that somebody takes into the job's own directory")
     for name in ("notes", "chk-x", "chk-7.old", "taskowned"):

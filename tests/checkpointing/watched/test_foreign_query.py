@@ -84,7 +84,7 @@ def milliseconds(text: str) -> int:
     return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
-def test_its_files_agree_with_spark_s_progress_over_a_restart(tmp_path: Path, java_home: Path) -> None:
+def test_files_of_a_query_agree_with_sparks_progress_over_a_restart(tmp_path: Path, java_home: Path) -> None:
     root = tmp_path / "root"
     location = root / "team" / "counts"
     root.mkdir()

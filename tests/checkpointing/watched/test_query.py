@@ -90,7 +90,7 @@ def test_a_poll_that_reads_details_reports_new_batches_as_pending(location: Loca
     assert (counts["total"], counts["completed"], counts["in_progress"]) == (5, 4, 1)
 
 
-def test_a_poll_costs_at_most_two_requests_however_many_files_there_are(location: Location) -> None:
+def test_a_poll_sends_at_most_two_requests_for_any_number_of_files(location: Location) -> None:
     location.run(0, 149)
     for operator in range(2):
         location.write(f"state/{operator}/_metadata/metadata", "v1")
@@ -121,7 +121,7 @@ def test_watermark_source_offsets_and_settings_are_those_of_the_newest_committed
     assert position.settings == {"spark.sql.shuffle.partitions": "2"}
 
 
-def test_what_the_files_do_not_have_is_null(location: Location) -> None:
+def test_values_that_are_not_in_the_files_are_null(location: Location) -> None:
     location.begin(0)
     query = watcher(location).poll()
     (entry,) = answers.checkpoints_json(query)["history"]
@@ -195,7 +195,7 @@ def test_unfinished_and_foreign_files_are_no_batches(location: Location) -> None
     assert [number for number, *_ in history(watcher(location).poll())] == [0]
 
 
-def test_a_location_that_is_gone_is_reported_and_one_that_cannot_be_read_is_not(location: Location) -> None:
+def test_a_missing_location_is_reported_as_missing_but_an_unreadable_one_is_not(location: Location) -> None:
     location.run(0, 0)
 
     class Guarded(CountedFiles):

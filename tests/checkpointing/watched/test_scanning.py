@@ -103,7 +103,7 @@ def test_a_directory_that_vanishes_during_the_scan_stops_nothing(tmp_path: Path)
     assert scan.problems == ()
 
 
-def test_what_cannot_be_read_is_named_and_the_rest_is_found(tmp_path: Path) -> None:
+def test_an_unreadable_directory_is_named_and_the_others_are_found(tmp_path: Path) -> None:
     good = Location(tmp_path / "good")
     Location(tmp_path / "half").write("metadata", '{"id": "12')
     Location(tmp_path / "text").write("metadata", '{"id": "<b>no id</b>"}')

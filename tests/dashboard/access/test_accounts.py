@@ -50,7 +50,7 @@ def test_created_account_has_its_role_and_can_log_in(admin: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "said"),
+    ("typed", "expected"),
     [
         ({"username": "anna"}, "account with this name already"),
         ({"username": "ANNA"}, "account with this name already"),
@@ -61,12 +61,12 @@ def test_created_account_has_its_role_and_can_log_in(admin: Client) -> None:
     ],
 )
 def test_account_form_errors_appear_at_their_fields_and_keep_the_input(
-    admin: Client, typed: dict[str, str], said: str
+    admin: Client, typed: dict[str, str], expected: str
 ) -> None:
     whole = {"username": "otto", "password": "a long enough one", "role": "viewer", "email": "o@example.org"} | typed
     answer = admin.post(reverse("users"), whole)
     assert answer.status_code == 422
-    assert said in answer.content.decode()
+    assert expected in answer.content.decode()
     assert 'value="o@example.org"' in answer.content.decode()
     assert "a long enough one" not in answer.content.decode()  # the response does not repeat the password
     assert User.objects.count() == 1
@@ -172,7 +172,7 @@ def test_login_limit_also_blocks_the_right_password(admin_user: User) -> None:
     assert "from 192.0.2.1" in entry("user.log-in-limited").reason
 
 
-def test_login_limit_spares_known_browsers(admin_user: User) -> None:
+def test_login_limit_of_a_name_does_not_apply_to_known_browsers(admin_user: User) -> None:
     own = Client()
     assert try_to_log_in(own, "anna", PASSWORD, "198.51.100.7").status_code == 302
     own.post(reverse("logout"))
@@ -182,7 +182,7 @@ def test_login_limit_spares_known_browsers(admin_user: User) -> None:
     assert try_to_log_in(own, "anna", PASSWORD, "198.51.100.7").status_code == 302
 
 
-def test_a_known_browser_is_limited_by_itself(admin_user: User) -> None:
+def test_a_known_browser_has_a_separate_login_limit(admin_user: User) -> None:
     own = Client()
     try_to_log_in(own, "anna", PASSWORD)
     own.post(reverse("logout"))
@@ -296,16 +296,16 @@ def test_a_grant_by_label_reaches_the_jobs_that_have_it_and_no_others(
 
 
 @pytest.mark.parametrize(
-    ("typed", "said"),
+    ("typed", "expected"),
     [({}, "Select a cluster"), ({"selector": "team=,x"}, "is not a term"), ({"role": "admin"}, "valid choice")],
 )
-def test_invalid_grant_is_refused(admin: Client, viewer_user: User, typed: dict[str, str], said: str) -> None:
+def test_invalid_grant_is_refused(admin: Client, viewer_user: User, typed: dict[str, str], expected: str) -> None:
     answer = admin.post(reverse("user-grant", args=[viewer_user.pk]), {"role": "viewer"} | typed)
-    assert (answer.status_code, said in answer.content.decode()) == (422, True)
+    assert (answer.status_code, expected in answer.content.decode()) == (422, True)
     assert not Grant.objects.exists()
 
 
-def test_a_token_is_shown_once(viewer: Client, viewer_user: User) -> None:
+def test_a_token_is_shown_only_when_it_is_created(viewer: Client, viewer_user: User) -> None:
     made = viewer.post(reverse("tokens"), NEW_TOKEN)
     assert made.status_code == 200
     assert "wmk_" in made.content.decode()
@@ -320,9 +320,9 @@ def test_a_token_is_shown_once(viewer: Client, viewer_user: User) -> None:
 
 
 def test_token_creation_requires_the_password(viewer: Client, viewer_user: User) -> None:
-    for wrong, said in (("", "Enter your password"), ("nope", "This is not your password.")):
+    for wrong, text in (("", "Enter your password"), ("nope", "This is not your password.")):
         answer = viewer.post(reverse("tokens"), NEW_TOKEN | {"password": wrong})
-        assert (answer.status_code, said in answer.content.decode()) == (422, True)
+        assert (answer.status_code, text in answer.content.decode()) == (422, True)
     assert not viewer_user.api_tokens.exists()
     assert entry("user.confirm-failed").target == "user victor"
     for _ in range(log_in.MOST_PER_USER):

@@ -181,8 +181,8 @@ def test_hidden_cluster_is_not_found(outsider: Client, hidden: Rows) -> None:
             response = call(outsider, method, path)
             if about_one and verdict(response) != "not there":
                 wrong.append(f"{method} {path} is {response.status_code}, should be 404")
-            told = response.content.decode(errors="replace") if not response.streaming else ""
-            if any(word in told for word in hidden.words):
+            page = response.content.decode(errors="replace") if not response.streaming else ""
+            if any(word in page for word in hidden.words):
                 wrong.append(f"{method} {path} tells of it")
     assert wrong == [], "\n".join(wrong)
 
@@ -204,13 +204,13 @@ def rows_of_own_cluster() -> Any:
 
 def test_responses_contain_no_secret_of_a_launch_record(people: list[Person], hidden: Rows) -> None:
     admin = next(person for person in people if person.name == "admin")
-    told = [
+    text = [
         path
         for route in ROUTES
         for path in [address_of(route, hidden.ids)]
         if "GET" in dict(methods_of(route)) and SECRET in _text(call(admin.client, "GET", path))
     ]
-    assert told == []
+    assert text == []
 
 
 def _text(response: HttpResponse) -> str:

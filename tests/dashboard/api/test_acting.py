@@ -84,7 +84,7 @@ def test_concurrent_requests_with_one_key_act_once(api: Caller) -> None:
     assert AutomationPause.objects.count() == 1
 
 
-def test_the_automation_is_changed_field_by_field(api: Caller, job: Job) -> None:
+def test_only_the_sent_fields_of_the_automation_change(api: Caller, job: Job) -> None:
     sent = {"savepoint_schedule": "2 h", "labels": {"team": "payments"}, "oldest_state_s": 7200}
     answer = api.send("patch", f"/jobs/{job.pk}/automation", sent)
     assert answer.status_code == 200, answer.content
@@ -114,7 +114,7 @@ def test_a_savepoint_is_pinned_and_cannot_be_disposed_of(api: Caller, job: Job, 
     assert last().reason == "done"
 
 
-def test_a_rule_is_made_changed_and_removed(api: Caller, job: Job) -> None:
+def test_a_rule_is_created_changed_and_deleted(api: Caller, job: Job) -> None:
     sent = {"kind": "failed_in_window", "job_id": job.pk, "threshold": 5, "window_s": "30 min", "severity": "critical"}
     made = api.post("/rules", sent)
     assert made.status_code == 201, made.content
@@ -187,7 +187,7 @@ def test_an_incident_is_assigned(api: Caller, job: Job, now: datetime) -> None:
     assert last().actor == "olga (token token 0)"
 
 
-def test_a_runbook_is_made_changed_and_removed(api: Caller, job: Job) -> None:
+def test_a_runbook_is_created_changed_and_deleted(api: Caller, job: Job) -> None:
     made = api.post("/runbooks", {"selector": "team=payments", "text": "Call ada."})
     assert made.status_code == 201
     path = f"/runbooks/{made.json()['id']}"
@@ -237,7 +237,7 @@ def test_only_administrators_change_clusters(api: Caller, admin_api: Caller, now
     assert admin_api.post(f"{path}/remove", {"reason": "gone"}).status_code == 204
 
 
-def test_a_restart_needs_one_of_the_offered_states(api: Caller, job: Job, now: datetime) -> None:
+def test_a_restart_needs_one_of_the_offered_snapshots(api: Caller, job: Job, now: datetime) -> None:
     savepoint = make.make_savepoint(job.current_run, now)
     keys = [state["key"] for state in api.get(f"/jobs/{job.pk}/restart-states").json()]
     assert keys[0] == "stop"

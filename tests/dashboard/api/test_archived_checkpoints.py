@@ -58,7 +58,7 @@ def test_archived_checkpoints_have_the_same_json(api: Any, viewer: Client, run: 
     files = [f"/jobs/{run.job_id}/download/history.csv{query}" for query in ("", "?status=FAILED", "?took=1030+ms")]
     files.append(f"/checkpoints/{one.pk}/subtasks.csv")
 
-    def told() -> list[Any]:
+    def responses() -> list[Any]:
         return [
             all_pages(api, run),
             all_pages(api, run, status="FAILED", until=KEPT.isoformat()),
@@ -70,10 +70,10 @@ def test_archived_checkpoints_have_the_same_json(api: Any, viewer: Client, run: 
             history_of(viewer, run, after=f"{(OLD + timedelta(hours=19)).isoformat()}_0"),
         ]
 
-    before = told()
+    before = responses()
     assert advance() == TOLD
     assert not Checkpoint.objects.filter(pk=one.pk).exists()
-    assert told() == before
+    assert responses() == before
 
     page = viewer.get(f"/checkpoints/{one.pk}/").content.decode()
     assert '<span class="tag">archived</span>' in page
@@ -156,9 +156,9 @@ def test_unresponsive_storage_is_reported_and_postgresql_rows_are_shown(
     page = viewer.get(f"/jobs/{run.job_id}/history/", {"before": before})
     assert [row.checkpoint.checkpoint_id for row in page.context["page"].rows] == list(range(1010, 1000, -1))
     assert silence.replace("'", "&#x27;") in page.content.decode()
-    told = api.get(f"/jobs/{run.job_id}/checkpoints", limit=100, until=NOW.isoformat(), cursor=before).json()
-    assert (len(told["items"]), told["next"], len(told["unreadable"])) == (10, None, 1)
-    assert told["unreadable"][0].startswith(silence)
+    responses = api.get(f"/jobs/{run.job_id}/checkpoints", limit=100, until=NOW.isoformat(), cursor=before).json()
+    assert (len(responses["items"]), responses["next"], len(responses["unreadable"])) == (10, None, 1)
+    assert responses["unreadable"][0].startswith(silence)
     shown = operator.get(f"/checkpoints/{one.pk}/")
     assert shown.status_code == 503
     assert "the storage of the archive did not answer within 0.3 s" in shown.content.decode()

@@ -16,7 +16,7 @@ def schemas(of: type[Schema] = Schema) -> Iterator[type[Schema]]:
         yield from schemas(each)
 
 
-def test_no_two_schemas_have_one_name() -> None:
+def test_schema_names_are_unique() -> None:
     """The document identifies schemas by name, so of two with one name it describes only one."""
     described = document()["components"]["schemas"]
     ours = {(each.__module__, each.__name__) for each in schemas() if each.__name__ in described}

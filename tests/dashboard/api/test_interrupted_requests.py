@@ -80,8 +80,8 @@ def call_and_kill_process(engine: Engine, caller: Caller, path: str, kind: str =
         stderr=subprocess.STDOUT,
         text=True,
     )
-    said, _ = engine.caller.communicate(timeout=240)
-    assert engine.caller.returncode == -signal.SIGKILL, said
+    output, _ = engine.caller.communicate(timeout=240)
+    assert engine.caller.returncode == -signal.SIGKILL, output
 
 
 def audited_actions() -> list[str]:

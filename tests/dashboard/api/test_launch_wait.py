@@ -16,10 +16,10 @@ def test_a_run_that_waits_has_the_reason_as_a_code_and_as_a_sentence(api: Caller
     wait = {"for": "environment", "kind": "requirements", "step": "installing", "output": "Collecting pandas"}
     run = rows.run(job, RunState.CREATED, launch_wait=wait)
 
-    said = "The Python environment is being prepared: pip installs the requirements."
-    assert api.get(f"/runs/{run.pk}").json()["launch_wait"] == {**wait, "sentence": said}
+    text = "The Python environment is being prepared: pip installs the requirements."
+    assert api.get(f"/runs/{run.pk}").json()["launch_wait"] == {**wait, "sentence": text}
     (listed,) = api.get(f"/jobs/{job.pk}/runs").json()["items"]
-    assert listed["launch_wait"]["sentence"] == said
+    assert listed["launch_wait"]["sentence"] == text
 
 
 def test_a_run_that_does_not_wait_has_no_reason(api: Caller) -> None:

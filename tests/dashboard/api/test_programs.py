@@ -51,7 +51,7 @@ def test_uploaded_program_can_be_used_in_a_launch(admin_api: Caller, job: Job, e
     assert (job.launch or {})["jar_id"] == "9e_flights.py"
 
 
-def test_a_setting_of_several_lines_stays_whole(admin_api: Caller, job: Job) -> None:
+def test_a_setting_with_several_lines_is_stored_unchanged(admin_api: Caller, job: Job) -> None:
     configuration = {"waymark.python.requirements": "pyspark==4.2.1\npandas==2.2.3"}
     sent = {"jar_id": "9e_flights.py", "entry_class": "flights:run", "configuration": configuration}
     assert admin_api.post(f"/jobs/{job.pk}/launch", sent).status_code == 202

@@ -43,7 +43,7 @@ def test_job_without_a_run_has_no_engine_job_id(api: Caller, job: Job) -> None:
     assert api.get("/jobs").json()["items"][0]["engine_job_id"] is None
 
 
-def test_changes_of_a_job(api: Caller, job: Job, now: datetime) -> None:
+def test_changes_of_a_job_are_listed_from_the_given_time_on(api: Caller, job: Job, now: datetime) -> None:
     for back, key in ((10, "mode"), (60 * 30, "timeout")):
         values = {"part": "checkpointing", "kind": "changed", "before": "a", "after": "b"}
         ConfigurationChange.objects.create(job=job, at=now - timedelta(minutes=back), key=key, **values)
@@ -77,9 +77,9 @@ def test_paging_returns_rows_with_equal_times_once(api: Caller, job: Job, now: d
 def test_checkpoint_json_includes_subtasks(api: Caller, job: Job) -> None:
     newest = api.get(f"/jobs/{job.pk}/checkpoints", limit=1).json()["items"][0]
     operator = api.get(f"/checkpoints/{newest['id']}").json()["operators"][1]
-    told = api.get(f"/operators/{operator['id']}").json()
-    assert [subtask["index"] for subtask in told["subtasks"]] == [0, 1, 2, 3]
-    assert {"end_to_end", "sync", "async", "alignment", "start_delay", "state_size"} <= told["subtasks"][0][
+    body = api.get(f"/operators/{operator['id']}").json()
+    assert [subtask["index"] for subtask in body["subtasks"]] == [0, 1, 2, 3]
+    assert {"end_to_end", "sync", "async", "alignment", "start_delay", "state_size"} <= body["subtasks"][0][
         "figures"
     ].keys()
 
@@ -105,25 +105,25 @@ def test_incidents_are_filtered_by_state(api: Caller, job: Job, now: datetime) -
     new = make.make_incident(rule, now)
     assert [row["id"] for row in api.get("/incidents").json()["items"]] == [new.pk, old.pk]
     assert [row["id"] for row in api.get("/incidents", state="unresolved").json()["items"]] == [new.pk]
-    told = api.get(f"/incidents/{new.pk}").json()
-    assert told["subject"] == job.name
-    assert told["events"][0]["kind"] == "opened"
-    assert told["sentence_value"] == told["events"][0]["text_value"] == new.sentence_value.as_json()
+    body = api.get(f"/incidents/{new.pk}").json()
+    assert body["subject"] == job.name
+    assert body["events"][0]["kind"] == "opened"
+    assert body["sentence_value"] == body["events"][0]["text_value"] == new.sentence_value.as_json()
     assert Incident.objects.count() == 2
 
 
 def test_audit_log_is_filtered_by_actor_action_and_time(api: Caller, now: datetime) -> None:
     audit.record("ida", "rule.change", "rule a", "because")
     audit.record("ida", "savepoint.request", "job b")
-    told = api.get("/audit", actor="ida", action="rule.").json()["items"]
-    assert [(row["action"], row["reason"]) for row in told] == [("rule.change", "because")]
+    body = api.get("/audit", actor="ida", action="rule.").json()["items"]
+    assert [(row["action"], row["reason"]) for row in body] == [("rule.change", "because")]
     assert api.get("/audit", actor="ida", until=(now - timedelta(days=1)).isoformat()).json()["items"] == []
     assert api.get("/audit", since="2026-01-01T00:00:00").status_code == 422  # the time zone is missing
 
 
 @pytest.mark.parametrize("path", ["/jobs", "/clusters", "/savepoints", "/incidents", "/rules"])
-def test_a_list_costs_the_same_for_few_and_many(api: Caller, now: datetime, path: str) -> None:
-    def costs() -> int:
+def test_a_list_needs_as_many_queries_for_many_rows_as_for_few(api: Caller, now: datetime, path: str) -> None:
+    def queries_needed() -> int:
         with CaptureQueriesContext(
             connection,
         ) as asked:
@@ -132,9 +132,9 @@ def test_a_list_costs_the_same_for_few_and_many(api: Caller, now: datetime, path
 
     api.get("/me")  # the first use of the token stores a row, later ones within a minute do not
     add(now, "few", 2)
-    few = costs()
+    few = queries_needed()
     add(now, "many", 12)
-    assert costs() == few
+    assert queries_needed() == few
 
 
 def add(now: datetime, name: str, count: int) -> None:
@@ -144,15 +144,15 @@ def add(now: datetime, name: str, count: int) -> None:
         make.make_incident(make.make_rule(job), now)
 
 
-def test_secrets_of_a_launch_record_are_hidden_and_stay(admin_api: Caller, job: Job) -> None:
+def test_hidden_secrets_of_a_launch_record_can_be_sent_back(admin_api: Caller, job: Job) -> None:
     job.launch = make.LAUNCH | {
         "configuration": {"s3.secret-key": "hunter2"},
         "program_args": ["--db-password", "hunter2"],
     }
     job.save()
-    told = admin_api.get(f"/jobs/{job.pk}/launch").json()["launch"]
-    assert "hunter2" not in str(told)
-    sent = {"configuration": told["configuration"], "program_args": told["program_args"], "parallelism": 8}
+    body = admin_api.get(f"/jobs/{job.pk}/launch").json()["launch"]
+    assert "hunter2" not in str(body)
+    sent = {"configuration": body["configuration"], "program_args": body["program_args"], "parallelism": 8}
     answer = admin_api.post(f"/jobs/{job.pk}/launch", sent)
     assert answer.status_code == 202, answer.content
     job.refresh_from_db()

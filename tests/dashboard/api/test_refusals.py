@@ -56,7 +56,7 @@ def test_a_body_that_is_not_json_is_refused(api: Caller, job: Job) -> None:
     assert problem(broken, 400)["code"] == "malformed"
 
 
-def test_a_value_that_is_not_allowed_is_named_with_what_is(api: Caller, job: Job) -> None:
+def test_an_invalid_value_is_reported_with_the_allowed_values(api: Caller, job: Job) -> None:
     (wrong,) = problem(api.send("patch", f"/jobs/{job.pk}/automation", {"max_restarts_per_hour": 99}), 422)["fields"]
     assert wrong == {"field": "max_restarts_per_hour", "value": "99", "message": "At most 60."}
     for budget in ("max_restarts_per_hour", "max_restarts_per_day"):
@@ -82,7 +82,7 @@ def test_api_responds_without_redis(api: Caller, settings: Any) -> None:
     assert [api.get("/me").status_code for _ in range(3)] == [200] * 3
 
 
-def test_a_session_may_call_and_needs_the_csrf_token_to_change(operator_user: User, job: Job) -> None:
+def test_a_session_can_read_and_needs_the_csrf_token_for_changes(operator_user: User, job: Job) -> None:
     careful = Client(enforce_csrf_checks=True)
     careful.force_login(operator_user)
     assert careful.get("/api/v1/me").json()["token"] is None
@@ -103,7 +103,7 @@ def test_a_token_has_no_more_rights_than_its_user(
     problem(writer.post(f"/jobs/{job.pk}/savepoints"), 403)
 
 
-def test_a_token_ends_with_its_time_its_revocation_and_its_user(
+def test_expired_and_revoked_tokens_and_those_of_inactive_users_are_refused(
     caller_of: Callable[..., Caller], operator_user: User, now: datetime
 ) -> None:
     late, gone, left = (caller_of(operator_user) for _ in range(3))

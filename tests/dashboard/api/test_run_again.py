@@ -46,6 +46,6 @@ def test_a_job_that_runs_is_not_run_again(api: Caller, daily: Job, rows: Rows) -
 
 def test_run_schedule_is_saved_and_returned(api: Caller, daily: Job) -> None:
     sent = {"run_schedule": "0 3 * * *", "run_time_zone": "Europe/Berlin"}
-    told = api.send("patch", f"/jobs/{daily.pk}/automation", sent).json()
-    assert (told["run_schedule"], told["next_run_at"] is None) == ("at 03:00 every day (Europe/Berlin)", False)
+    body = api.send("patch", f"/jobs/{daily.pk}/automation", sent).json()
+    assert (body["run_schedule"], body["next_run_at"] is None) == ("at 03:00 every day (Europe/Berlin)", False)
     assert api.send("patch", f"/jobs/{daily.pk}/automation", {"run_schedule": "nightly"}).status_code == 422

@@ -106,10 +106,10 @@ def test_state_is_listed_then_read(api: Caller, spark_job: Job, snapshot: Checkp
         f"{where}/state-reads", {"snapshot": snapshot.pk, "kind": "read", "place": "0:total", "contains": "JFK"}
     )
     assert asked.status_code == 202
-    told = asked.json()
-    assert (told["view"], told["contains"], told["state"], told["answer"]) == ("total", "JFK", "waiting", None)
-    StateRead.objects.filter(pk=told["id"]).update(state="done", answer={"rows": [{"key": "JFK"}]})
-    assert api.get(f"{where}/state-reads/{told['id']}").json()["answer"] == {"rows": [{"key": "JFK"}]}
+    body = asked.json()
+    assert (body["view"], body["contains"], body["state"], body["answer"]) == ("total", "JFK", "waiting", None)
+    StateRead.objects.filter(pk=body["id"]).update(state="done", answer={"rows": [{"key": "JFK"}]})
+    assert api.get(f"{where}/state-reads/{body['id']}").json()["answer"] == {"rows": [{"key": "JFK"}]}
     listed = api.get(f"{where}/state-reads").json()["items"]
     assert [(each["kind"], each["answer"]) for each in listed] == [("read", None), ("list", None)]
 

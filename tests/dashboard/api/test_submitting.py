@@ -49,16 +49,16 @@ def test_checkpoints_at_locations_are_listed(admin_api: Caller, cluster: Cluster
     assert (refused["valid"], refused["reason"], refused["batch"]) == (False, "/checkpoints/orders is no.", None)
 
 
-def test_why_a_location_cannot_be_imported_has_a_code(
-    admin_api: Caller, cluster: Cluster, httpserver: HTTPServer
-) -> None:
+def test_the_reason_against_an_import_has_a_code(admin_api: Caller, cluster: Cluster, httpserver: HTTPServer) -> None:
     refusal = {"code": "imports.empty", "args": {"location": "/none"}}
     expect_look(httpserver, REFUSED | {"refusal": refusal})
     (refused,) = look(admin_api, cluster, {"": "/none"}).json()
     assert (refused["reason"], refused["reason_value"]) == ("/none does not exist, or is empty.", refusal)
 
 
-def test_the_job_starts_from_copies(admin_api: Caller, cluster: Cluster, httpserver: HTTPServer) -> None:
+def test_the_job_starts_from_copies_of_the_checkpoints(
+    admin_api: Caller, cluster: Cluster, httpserver: HTTPServer
+) -> None:
     expect_look(httpserver, FOUND)
     answer = admin_api.post(f"/clusters/{cluster.pk}/jobs", CHECKPOINT)
     assert answer.status_code == 202, answer.content
@@ -67,7 +67,7 @@ def test_the_job_starts_from_copies(admin_api: Caller, cluster: Cluster, httpser
     assert (attempt.job.name, attempt.imports) == ("orders", {"": "/checkpoints/orders"})
 
 
-def test_a_setting_of_several_lines_stays_whole(admin_api: Caller, cluster: Cluster) -> None:
+def test_a_setting_with_several_lines_is_stored_unchanged(admin_api: Caller, cluster: Cluster) -> None:
     configuration = {"waymark.python.requirements": "pyspark==4.2.1\n# newer ones fail\n\npandas", "spark.x": "y"}
     answer = admin_api.post(f"/clusters/{cluster.pk}/jobs", BODY | {"configuration": configuration})
     assert answer.status_code == 202, answer.content
@@ -120,7 +120,7 @@ def test_submission_without_state_validates_no_snapshot(
 
 
 @pytest.mark.parametrize(
-    ("changed", "field", "told"),
+    ("changed", "field", "expected"),
     [
         ({"checkpoints": {}}, "checkpoints", "Enter a location."),
         ({"checkpoints": {"a": "orders"}}, "checkpoints", "'orders' is neither an absolute path"),
@@ -132,13 +132,13 @@ def test_submission_without_state_validates_no_snapshot(
     ],
 )
 def test_submission_errors_name_their_fields(
-    admin_api: Caller, cluster: Cluster, changed: dict[str, Any], field: str, told: str
+    admin_api: Caller, cluster: Cluster, changed: dict[str, Any], field: str, expected: str
 ) -> None:
     answer = admin_api.post(f"/clusters/{cluster.pk}/jobs", CHECKPOINT | changed)
     assert answer.status_code == 422
     [wrong] = answer.json()["error"]["fields"]
     assert wrong["field"] == field
-    assert told in wrong["message"]
+    assert expected in wrong["message"]
     assert not RestartAttempt.objects.exists()
 
 

@@ -9,7 +9,7 @@ from tests.dashboard.api.conftest import Caller
 from tests.dashboard.views.test_watched_directory import ONLY_WATCHED, location, poll
 
 
-def test_it_is_added_shown_and_never_acted_on(admin_api: Caller, state_root: Path) -> None:
+def test_a_watched_directory_is_added_and_shown_but_never_changed(admin_api: Caller, state_root: Path) -> None:
     location(state_root / "q").run(0, 4, source={"topic": 1})
     body = {"name": "lake", "discovery": "directory", "rest_url": str(state_root)}
     added = admin_api.post("/clusters", body)

@@ -99,7 +99,7 @@ def clear() -> None:
 
 
 @pytest.mark.usefixtures("vera")
-def test_a_text_is_applied_and_its_plan_is_empty_afterwards(now: datetime) -> None:
+def test_after_a_text_is_applied_its_plan_is_empty(now: datetime) -> None:
     assert act(ALL, now) == [
         "add cluster east",
         "add default env=prod",
@@ -181,7 +181,9 @@ def test_an_export_gives_an_empty_installation_the_same_state(now: datetime) -> 
         ("labels: team=payments", "cluster: east", "line 35: grant of vera on cluster east occurs twice, first in l"),
     ],
 )
-def test_one_problem_changes_nothing_and_is_named(now: datetime, old: str, new: str, shown: str) -> None:
+def test_a_text_with_a_problem_is_not_applied_and_the_problem_is_named(
+    now: datetime, old: str, new: str, shown: str
+) -> None:
     wrong = ALL.replace(old, new)
     assert wrong != ALL
     with pytest.raises(NotApplied) as refused:
@@ -227,7 +229,7 @@ def test_the_page_applies_the_rights_of_its_reader(operator: Client) -> None:
     assert not Cluster.objects.exists()
 
 
-def test_sections_that_are_absent_do_not_change(now: datetime) -> None:
+def test_absent_sections_change_nothing(now: datetime) -> None:
     make.make_job(make.make_cluster(now, "east"), "flights")
     AlertRule.objects.create(name="wide", kind="failed_in_window", threshold=2, window_s=600)
     assert act("channels: []\n", now, prune=True) == []
@@ -277,7 +279,7 @@ def test_secrets_are_kept_or_read_from_a_named_file(now: datetime, tmp_path: Pat
         assert plan(text.replace("east-token", bad), Role.ADMIN).problems
 
 
-def test_defaults_reach_jobs_without_an_entry_and_spare_own_settings(operator: Client, now: datetime) -> None:
+def test_defaults_apply_to_jobs_without_an_entry_or_a_changed_setting(operator: Client, now: datetime) -> None:
     cluster = make.make_cluster(now, "east", labels={"env": "prod"})
     free = Job.objects.create(cluster=cluster, name="free")
     own = Job.objects.create(cluster=cluster, name="own", savepoint_interval_s=600, labels={"env": "dev"})
@@ -333,7 +335,7 @@ def test_an_entry_overrides_a_default_and_returns_to_it(now: datetime) -> None:
     assert Job.objects.get().savepoint_interval_s == 21_600
 
 
-def test_of_two_defaults_the_higher_priority_counts(now: datetime) -> None:
+def test_the_default_with_the_higher_priority_wins(now: datetime) -> None:
     job = Job.objects.create(cluster=make.make_cluster(now, "east"), name="free", labels={"env": "prod"})
     text = (
         "defaults:\n  - labels: cluster=east\n    priority: 5\n    savepoints_kept: 3\n"

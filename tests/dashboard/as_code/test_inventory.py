@@ -38,7 +38,7 @@ def names() -> set[str]:
     return set(Cluster.objects.filter(archived_at=None).values_list("name", flat=True))
 
 
-def test_without_a_file_nothing_happens(now: datetime) -> None:
+def test_without_a_file_no_inventory_is_applied(now: datetime) -> None:
     assert apply_inventory(now) is None
 
 
@@ -67,7 +67,7 @@ def test_clusters_follow_the_file(file: Path, now: datetime) -> None:
     assert (west.archived_at, west.enabled) == (None, True)
 
 
-def test_a_file_that_is_being_written_waits(file: Path, now: datetime) -> None:
+def test_a_file_is_applied_only_after_it_stopped_changing(file: Path, now: datetime) -> None:
     write(file, f"clusters:\n{EAST}", now - timedelta(seconds=1))
     assert apply_inventory(now) is None
     assert not Cluster.objects.exists()
@@ -85,7 +85,7 @@ def test_a_file_that_is_being_written_waits(file: Path, now: datetime) -> None:
         (None, "Waymark cannot read the file: "),
     ],
 )
-def test_a_problem_changes_nothing_and_is_shown(
+def test_a_file_with_a_problem_is_not_applied_and_the_problem_is_shown(
     file: Path, now: datetime, admin_client: Client, text: str | None, problem: str
 ) -> None:
     write(file, f"clusters:\n{EAST}", now - timedelta(minutes=1))

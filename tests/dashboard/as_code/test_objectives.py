@@ -53,7 +53,7 @@ def test_a_change_names_both_values(job: Job, now: datetime) -> None:
     assert Objective.objects.get(selector="team=air").limit_ms == 120_000
 
 
-def test_a_file_without_objectives_changes_none(job: Job, now: datetime) -> None:
+def test_a_file_without_a_section_for_objectives_changes_none(job: Job, now: datetime) -> None:
     apply(TEXT, Role.OPERATOR, "olga", now)
     apply("rules: []\n", Role.OPERATOR, "olga", now, prune=True)
     assert Objective.objects.count() == 3
@@ -70,7 +70,7 @@ def test_pruning_deletes_the_objectives_that_the_file_omits(job: Job, now: datet
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "expected"),
     [
         ("percent: 95", "percent: 100", "line 11: percent is '100': Enter a number from 50 to 99.99."),
         ("limit: 500 ms", "limit: 500", "line 12: limit is '500': Enter a number and a unit"),
@@ -85,6 +85,6 @@ def test_pruning_deletes_the_objectives_that_the_file_omits(job: Job, now: datet
         ("job: flights", "job: flights\n    labels: a=b", "line 11: labels is 'a=b': an objective of one job has no"),
     ],
 )
-def test_errors_name_the_line(job: Job, old: str, new: str, told: str) -> None:
+def test_errors_name_the_line(job: Job, old: str, new: str, expected: str) -> None:
     (problem,) = plan(TEXT.replace(old, new), Role.OPERATOR).problems
-    assert str(problem).startswith(told)
+    assert str(problem).startswith(expected)

@@ -118,7 +118,7 @@ def test_import_without_secrets_keeps_them(now: datetime) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "expected"),
     [
         ("threshold: 5", "threshold: many", "line 9: threshold is 'many': Enter a whole number from 1 to 100000."),
         ("threshold: 5", "treshold: 5", "line 9: treshold is '5': no such key: allowed are "),
@@ -143,10 +143,12 @@ def test_import_without_secrets_keeps_them(now: datetime) -> None:
         ("channels: [payments]", "channels: {a: b}", "line 12: channels is "),
     ],
 )
-def test_a_problem_names_line_field_value_and_what_is_allowed(now: datetime, old: str, new: str, told: str) -> None:
+def test_a_problem_names_line_field_value_and_what_is_allowed(now: datetime, old: str, new: str, expected: str) -> None:
     assert SMALL.count(old) == 1
     made = plan(SMALL.replace(old, new), Role.ADMIN)
-    assert any(str(problem).startswith(told) or told in str(problem) for problem in made.problems), made.problems
+    assert any(str(problem).startswith(expected) or expected in str(problem) for problem in made.problems), (
+        made.problems
+    )
     with pytest.raises(NotApplied):
         apply(SMALL.replace(old, new), Role.ADMIN, "olga", now)
     assert not AlertRule.objects.exists()
@@ -184,12 +186,12 @@ def test_the_command_exports_shows_and_imports(tmp_path: Path) -> None:
 
 
 def run(*arguments: str) -> str:
-    told = StringIO()
-    call_command("config", *arguments, stdout=told)
-    return told.getvalue()
+    result = StringIO()
+    call_command("config", *arguments, stdout=result)
+    return result.getvalue()
 
 
-def test_the_page_shows_what_would_change_before_it_does(operator: Client) -> None:
+def test_the_page_shows_the_changes_before_it_applies_them(operator: Client) -> None:
     address = reverse("as-code")
     page = operator.post(address, {"text": SMALL}).content.decode()
     assert "Payments fail" in page

@@ -38,10 +38,10 @@ class Reader:
         page.on("console", self._hear)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
 
-    def _hear(self, said: ConsoleMessage) -> None:
-        if said.type in ("error", "warning") and not said.text.startswith(LEFT):
-            where = said.location
-            self.complaints.append(f"{self.page.url}: {said.text} ({where['url']}:{where['lineNumber']})")
+    def _hear(self, expected: ConsoleMessage) -> None:
+        if expected.type in ("error", "warning") and not expected.text.startswith(LEFT):
+            where = expected.location
+            self.complaints.append(f"{self.page.url}: {expected.text} ({where['url']}:{where['lineNumber']})")
 
     def open(self, path: str) -> Page:
         self.page.goto(self.address + path)

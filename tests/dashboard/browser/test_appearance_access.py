@@ -36,7 +36,7 @@ def admin_user(db: None, now: datetime) -> User:
     return admin
 
 
-def test_the_pages_of_access(read_as: Callable[..., Reader], admin_user: User) -> None:
+def test_pages_about_access(read_as: Callable[..., Reader], admin_user: User) -> None:
     granted = User.objects.get(username="person-2")
     pages = {
         "tokens": reverse("tokens"),
@@ -49,7 +49,7 @@ def test_the_pages_of_access(read_as: Callable[..., Reader], admin_user: User) -
     check_pages(read_as(user=admin_user), pages, "access-")
 
 
-def test_a_token_is_made_copied_and_gone(read_as: Callable[..., Reader], admin_user: User) -> None:
+def test_a_token_is_created_copied_and_not_shown_again(read_as: Callable[..., Reader], admin_user: User) -> None:
     reader = read_as("wide", "light", admin_user)
     page = reader.open(reverse("fleet"))
     page.get_by_text("anna", exact=True).click()

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.django_db(tr
 LISTS = ("incidents", "shift", "objectives", "channels", "deliveries", "maintenance", "runbooks")
 
 
-def test_a_night_of_alerts(read_as: Callable[..., Reader], now: datetime) -> None:
+def test_pages_with_many_alerts(read_as: Callable[..., Reader], now: datetime) -> None:
     night = make_alerts(now)
     together = make.make_cluster(now, "us-prod")
     for name in ("prices", "orders", "clicks"):

@@ -41,7 +41,7 @@ def choose(page: Page, locations: str) -> None:
     page.get_by_role("button", name="Check location").click()
 
 
-def test_the_page_in_its_states(admin: Reader, cluster: Cluster, httpserver: HTTPServer) -> None:
+def test_pages_for_submitting_a_job(admin: Reader, cluster: Cluster, httpserver: HTTPServer) -> None:
     found = [
         FOUND | {"query": "orders"},
         FOUND | {"query": "late", "begunBatch": None, "operators": [], "stateStore": ""},
@@ -68,7 +68,7 @@ def test_the_page_in_its_states(admin: Reader, cluster: Cluster, httpserver: HTT
     check_pages(admin, pages, "submit-", settle=settle)
 
 
-def test_a_job_starts_from_what_was_seen(admin: Reader, cluster: Cluster, httpserver: HTTPServer) -> None:
+def test_a_job_starts_from_the_displayed_checkpoint(admin: Reader, cluster: Cluster, httpserver: HTTPServer) -> None:
     expect_look(httpserver, FOUND)
     page = admin.open(reverse("fleet"))
     page.get_by_role("link", name="Submit a job").click()

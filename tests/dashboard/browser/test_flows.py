@@ -46,7 +46,7 @@ def test_log_in_and_out(read_as: ReadAs, operator_user: User) -> None:
     expect(page.get_by_role("heading", name="Log in")).to_be_visible()
 
 
-def test_the_fleet_follows_what_the_workers_write(read_as: ReadAs, now: datetime) -> None:
+def test_the_fleet_shows_new_rows_of_the_workers(read_as: ReadAs, now: datetime) -> None:
     reader = read_as()
     page = reader.open(reverse("fleet"))
     reader.picture("fleet-empty")
@@ -107,7 +107,7 @@ def _worker_ends(attempt: RestartAttempt, run: int, now: datetime) -> None:
 
 
 @pytest.mark.nightly
-def test_a_wrong_rule_is_shown_where_it_is_wrong(read_as: ReadAs, now: datetime) -> None:
+def test_an_error_in_a_rule_is_shown_at_its_field(read_as: ReadAs, now: datetime) -> None:
     job = make.make_job(make.make_cluster(now))
     make.make_run(job, now)
     reader = read_as()

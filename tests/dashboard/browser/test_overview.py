@@ -51,7 +51,7 @@ def refresh(page: Page) -> None:
 
 @pytest.mark.parametrize("size", ["wide", "narrow"])
 @pytest.mark.parametrize("scrolled", [0, 700])
-def test_nothing_moves_while_the_page_is_live(
+def test_live_refreshes_do_not_move_the_page(
     read_as: Callable[..., Reader], now: datetime, size: str, scrolled: int
 ) -> None:
     job = make.make_job(make.make_cluster(now))
@@ -100,7 +100,7 @@ def _incident_ends(job: Job, run: Run, now: datetime) -> None:
     Checkpoint.objects.filter(run=run, checkpoint_id=61).delete()
 
 
-def test_folded_parts_stay_as_they_were_left(read_as: Callable[..., Reader], now: datetime) -> None:
+def test_open_and_folded_parts_are_remembered_for_other_jobs(read_as: Callable[..., Reader], now: datetime) -> None:
     cluster = make.make_cluster(now)
     first, second = (sample_fleet.make_healthy_job(now, cluster, name) for name in ("one", "two"))
     reader = read_as()

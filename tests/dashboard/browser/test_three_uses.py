@@ -65,7 +65,7 @@ def test_reason_of_a_failed_checkpoint_is_found(mouse: Clicks, job: Job) -> None
     assert mouse.count == 1
 
 
-def test_reason_is_found_by_the_menu(mouse: Clicks, job: Job) -> None:
+def test_reason_of_a_failed_checkpoint_is_found_with_the_menu(mouse: Clicks, job: Job) -> None:
     mouse.click(menu(mouse, job).get_by_role("link", name="Newest failed checkpoint"))
     expect(mouse.page.locator("main")).to_contain_text("expired before")
     assert mouse.count <= MOST

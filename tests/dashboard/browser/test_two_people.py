@@ -286,7 +286,7 @@ ACTS = (
 
 
 @pytest.mark.parametrize("made", ACTS, ids=lambda made: made.__name__)
-def test_second_person_is_told_and_nothing_happens_twice(
+def test_second_person_sees_the_first_action_and_cannot_repeat_it(
     read_as: Callable[..., Reader], job: Job, now: datetime, made: Callable[[Job, datetime], Act]
 ) -> None:
     shown = made(job, now)

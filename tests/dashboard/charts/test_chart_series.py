@@ -60,7 +60,7 @@ def test_failed_checkpoints_are_never_thinned_away_by_completed_ones(run: Run, n
 
 
 @pytest.mark.parametrize(("chosen", "hours"), [("1h", 1), ("6h", 6), ("24h", 24), ("7d", 168), ("nonsense", 1)])
-def test_a_range_ends_now(run: Run, now: datetime, chosen: str, hours: int) -> None:
+def test_a_preset_range_ends_now(run: Run, now: datetime, chosen: str, hours: int) -> None:
     make.make_checkpoints(run, now - timedelta(days=8), make.Shape(count=1))
     span = span_of(run.job, chosen, now)
     assert (span.end, span.end - span.start) == (now, timedelta(hours=hours))
@@ -77,7 +77,7 @@ def test_a_range_longer_than_the_history_begins_with_it(run: Run, now: datetime,
     assert span_of(run.job, chosen, now).start == first.triggered_at
 
 
-def test_the_first_checkpoint_of_a_job_has_an_axis_too(run: Run, now: datetime) -> None:
+def test_a_job_with_one_checkpoint_has_the_shortest_axis(run: Run, now: datetime) -> None:
     make.make_checkpoints(run, now, make.Shape(count=1))
     assert span_of(run.job, "1h", now).start == now - SHORTEST
 
@@ -88,21 +88,21 @@ def test_the_axis_covers_the_requested_range(
     viewer: Client, run: Run, now: datetime, name: str, chosen: str, hours: int
 ) -> None:
     make.make_operators(make.make_checkpoints(run, now, make.Shape(count=30)))
-    told = viewer.get(reverse("job-chart", args=[run.job_id, name]), {"range": chosen}).json()
-    begin, end = map(datetime.fromisoformat, told["figure"]["layout"]["xaxis"]["range"])
+    body = viewer.get(reverse("job-chart", args=[run.job_id, name]), {"range": chosen}).json()
+    begin, end = map(datetime.fromisoformat, body["figure"]["layout"]["xaxis"]["range"])
     assert (end - begin) / timedelta(hours=hours) == pytest.approx(81 / 80)
-    assert ("The history begins on" in told["note"]) == (name != "alignment")
+    assert ("The history begins on" in body["note"]) == (name != "alignment")
 
 
 def test_range_all_begins_with_the_history(viewer: Client, run: Run, now: datetime) -> None:
     make.make_checkpoints(run, now, make.Shape(count=30))
-    told = viewer.get(reverse("job-chart", args=[run.job_id, "durations"]), {"range": "all"}).json()
-    begin, end = map(datetime.fromisoformat, told["figure"]["layout"]["xaxis"]["range"])
+    body = viewer.get(reverse("job-chart", args=[run.job_id, "durations"]), {"range": "all"}).json()
+    begin, end = map(datetime.fromisoformat, body["figure"]["layout"]["xaxis"]["range"])
     assert end - begin < timedelta(minutes=10)
-    assert "The history begins" not in told["note"]
+    assert "The history begins" not in body["note"]
 
 
-def test_a_checkpoints_phases_are_those_of_the_subtask_that_came_last(run: Run, now: datetime) -> None:
+def test_phases_of_a_checkpoint_are_those_of_its_slowest_subtask(run: Run, now: datetime) -> None:
     made = make.make_checkpoints(run, now, make.Shape(count=3))
     make.make_operators(made)
     OperatorCheckpoint.objects.filter(checkpoint=made[0], position=1).update(
@@ -126,7 +126,7 @@ def test_a_checkpoints_phases_are_those_of_the_subtask_that_came_last(run: Run, 
         (1_020, 720, 720),  # the sink acknowledged later and aligned longer
     ],
 )
-def test_among_the_last_subtasks_the_longest_alignment_gives_the_phases(
+def test_among_equally_slow_subtasks_the_longest_alignment_gives_the_phases(
     run: Run, now: datetime, sink_end: int, sink_alignment: int | None, alignment: int
 ) -> None:
     (made,) = make.make_checkpoints(run, now, make.Shape(count=1))
@@ -161,7 +161,7 @@ def test_the_heat_map_stays_small_for_many_checkpoints(run: Run, now: datetime) 
     assert grid.columns == sorted(grid.columns, key=lambda column: column.triggered_at)
 
 
-def test_the_heat_map_covers_the_chosen_time_with_the_longest_wait_of_each_part(run: Run, now: datetime) -> None:
+def test_the_heat_map_keeps_the_longest_alignment_of_each_interval(run: Run, now: datetime) -> None:
     made = make.make_checkpoints(run, now, make.Shape(count=250))
     worst = made[31]
     Checkpoint.objects.filter(pk=worst.pk).update(alignment_max=90_000)
@@ -248,17 +248,17 @@ def test_every_restart_by_the_engine_is_marked_not_only_the_last(run: Run, now: 
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_every_chart_answers_for_a_job_without_any_checkpoint(viewer: Client, run: Run, name: str) -> None:
-    told = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
-    assert told["empty"]
+def test_every_chart_reports_that_a_job_has_no_checkpoint(viewer: Client, run: Run, name: str) -> None:
+    body = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
+    assert body["empty"]
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_charts_of_failed_checkpoints_have_only_durations(viewer: Client, run: Run, now: datetime, name: str) -> None:
     make.make_checkpoints(run, now, make.Shape(count=3, failed=frozenset({0, 1, 2})))
     Checkpoint.objects.update(start_delay_max=None, alignment_max=None)
-    told = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
-    assert told["empty"] == (name not in ("durations", "lanes"))
+    body = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
+    assert body["empty"] == (name not in ("durations", "lanes"))
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -267,14 +267,14 @@ def test_chart_texts_are_in_the_readers_language(viewer: Client, run: Run, now: 
     Checkpoint.objects.update(processed_data=1000, persisted_data=10)
     make.make_run(run.job, now, age=timedelta(seconds=15), restored_checkpoint_id=42, restored_is_savepoint=True)
     viewer.cookies["django_language"] = "zh-hans"
-    told = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
-    figure = told["figure"]
+    body = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
+    figure = body["figure"]
     hovers = [trace.get("hovertext") or trace.get("text") or [] for trace in figure["data"]]
-    said = [told["note"], *(label["text"] for label in figure["layout"].get("annotations", [])), *_texts(hovers)]
-    assert any("检查点" in text or "子任务" in text for text in said)
+    output = [body["note"], *(label["text"] for label in figure["layout"].get("annotations", [])), *_texts(hovers)]
+    assert any("检查点" in text or "子任务" in text for text in output)
     english = re.compile(r"\b(?!UTC\b|[KMG]B\b)[A-Za-z]{3,}\b")
     vertices = "|".join(f"{re.escape(name[:28])}[^<]*" for name, _ in make.VERTICES)
-    assert [text for text in said if english.search(re.sub(f"{vertices}|<br>|{now:%b} ", "", text))] == []
+    assert [text for text in output if english.search(re.sub(f"{vertices}|<br>|{now:%b} ", "", text))] == []
 
 
 def _texts(found: Any) -> Iterator[str]:
@@ -289,7 +289,7 @@ def test_an_unknown_chart_is_not_found(viewer: Client, run: Run) -> None:
     assert viewer.get(reverse("job-chart", args=[run.job_id, "decoration"])).status_code == 404
 
 
-def test_a_job_that_never_ran_has_pages_too(viewer: Client, now: datetime) -> None:
+def test_pages_of_a_job_that_never_ran_open(viewer: Client, now: datetime) -> None:
     job: Job = make.make_job(make.make_cluster(now))
     for name in ("job", "job-history", "job-summary", "job-configuration", "job-savepoints", "job-restart"):
         assert viewer.get(reverse(name, args=[job.pk])).status_code == 200
@@ -302,12 +302,12 @@ def test_every_chart_works_with_one_point_and_with_many(viewer: Client, run: Run
     Checkpoint.objects.update(processed_data=1000, persisted_data=10)
     for name in FIGURES:
         answer = viewer.get(reverse("job-chart", args=[run.job_id, name]), {"range": "all"})
-        told = answer.json()
-        assert not told["empty"], name
-        assert max(len(trace["x"]) for trace in told["figure"]["data"]) <= POINTS + 1, name
+        body = answer.json()
+        assert not body["empty"], name
+        assert max(len(trace["x"]) for trace in body["figure"]["data"]) <= POINTS + 1, name
         assert len(answer.content) < 400_000, name
         if name != "alignment":
-            assert ("(10,000 total)" in told["note"]) == (count == 10_000), name
+            assert ("(10,000 total)" in body["note"]) == (count == 10_000), name
 
 
 @pytest.mark.parametrize("name", CHARTS)
@@ -327,8 +327,8 @@ def test_each_point_has_the_key_of_its_checkpoint(viewer: Client, run: Run, now:
     made = make.make_checkpoints(run, now, shape)
     make.make_operators(made)
     Checkpoint.objects.update(processed_data=1000, persisted_data=10)
-    told = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
-    keys = {key for trace in told["figure"]["data"] for key in _numbers(trace.get("customdata", []))}
+    body = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
+    keys = {key for trace in body["figure"]["data"] for key in _numbers(trace.get("customdata", []))}
     failed = {each.pk for each in made if each.status == "FAILED"}
     assert keys | failed == {each.pk for each in made}
     assert failed <= keys or name not in ("durations", "lanes")
@@ -349,19 +349,19 @@ def test_gap_is_a_band_between_its_neighbouring_checkpoints(viewer: Client, run:
     (gap,) = read_gaps(run.job, span_of(run.job, "1h", now))
     assert (gap.start, gap.end) == (made[18].triggered_at, made[29].triggered_at)
     for name in ("durations", "sizes", "alignments", "delays", "moved", "lanes"):
-        told = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
-        assert [shape["name"] for shape in told["figure"]["layout"]["shapes"]] == ["gap"]
-        assert "the engine dropped" in told["note"]
+        body = viewer.get(reverse("job-chart", args=[run.job_id, name])).json()
+        assert [shape["name"] for shape in body["figure"]["layout"]["shapes"]] == ["gap"]
+        assert "the engine dropped" in body["note"]
 
 
-def test_a_chosen_time_is_drawn_from_its_beginning_to_its_end(viewer: Client, run: Run, now: datetime) -> None:
+def test_a_chart_has_every_checkpoint_of_the_requested_range(viewer: Client, run: Run, now: datetime) -> None:
     make.make_checkpoints(run, now, make.Shape(count=60))
     ends = {"since": (now - timedelta(seconds=305)).isoformat(), "until": (now - timedelta(seconds=95)).isoformat()}
-    told = viewer.get(reverse("job-chart", args=[run.job_id, "delays"]), ends).json()
-    assert len(told["figure"]["data"][0]["x"]) == 21
+    body = viewer.get(reverse("job-chart", args=[run.job_id, "delays"]), ends).json()
+    assert len(body["figure"]["data"][0]["x"]) == 21
 
 
-def test_charts_tell_the_time_of_the_readers_zone(viewer: Client, run: Run, now: datetime) -> None:
+def test_charts_have_times_in_the_readers_zone(viewer: Client, run: Run, now: datetime) -> None:
     (made,) = make.make_checkpoints(run, now, make.Shape(count=1))
     with timezone.override("Asia/Shanghai"):
         figure = durations_figure(read_points(run.job, span_of(run.job, "1h", now)), [], span_of(run.job, "1h", now))

@@ -23,7 +23,7 @@ from dashboard.charts.rolled import rolled_figure
 from dashboard.charts.sizes import sizes_figure
 from dashboard.queries.rolled import RolledPoint
 from dashboard.queries.series import AlignmentColumn, AlignmentGrid, CheckpointPoint, RunStart, Span
-from monitoring.history.quantiles import Told
+from monitoring.history.quantiles import RangeFigures
 from monitoring.units import flink_duration_text
 
 NOW = datetime(2026, 11, 21, 14, 0, tzinfo=UTC)
@@ -92,8 +92,8 @@ def rolled_points(longest: Sequence[int], failed: Sequence[int]) -> list[RolledP
         start = NOW - day * (len(longest) - number)
         counts = {"completed": 100, "failed": failures}
         quantiles = {0.5: 50.0, 0.95: 100.0}
-        told = Told(start, start + day, counts, 100, 5_000, 10, maximum, quantiles)
-        found.append(RolledPoint(start, start + day, {"duration": told}))
+        result = RangeFigures(start, start + day, counts, 100, 5_000, 10, maximum, quantiles)
+        found.append(RolledPoint(start, start + day, {"duration": result}))
     return found
 
 
@@ -142,7 +142,7 @@ def test_failures_of_short_ranges_are_counted_too() -> None:
 
 
 @pytest.mark.parametrize("build", [durations_figure, alignments_figure, delays_figure, sizes_figure])
-def test_at_most_one_trace_of_each_axis_answers_to_the_pointer(build: Any) -> None:
+def test_each_axis_has_at_most_one_trace_with_tooltips(build: Any) -> None:
     drawn = [replace(p, start_delay_max=30, alignment_max=20) for p in points(30)]
     drawn[3], drawn[9] = replace(drawn[3], failed=True), replace(drawn[9], is_savepoint=True)
     figure = build([replace(p, run_number=1 + (n > 15)) for n, p in enumerate(drawn)], [], SPAN)
@@ -159,9 +159,9 @@ def test_savepoints_are_not_clipped_at_the_top_of_the_axis() -> None:
 def test_tooltip_has_no_english_month_in_chinese() -> None:
     with override("zh-hans"):
         figure = durations_figure([POINT], [], SPAN)
-    (told,) = figure["data"][roles(figure).index("hover")]["hovertext"]
-    assert f"{POINT.triggered_at:%-m月%-d日}" in told
-    assert not re.search(r"[A-Z][a-z]{2} \d", told)
+    (result,) = figure["data"][roles(figure).index("hover")]["hovertext"]
+    assert f"{POINT.triggered_at:%-m月%-d日}" in result
+    assert not re.search(r"[A-Z][a-z]{2} \d", result)
 
 
 def test_restarts_are_dashed_lines_that_say_what_was_restored() -> None:
@@ -171,7 +171,7 @@ def test_restarts_are_dashed_lines_that_say_what_was_restored() -> None:
     assert figure["layout"]["annotations"][0]["text"] == "run 2 · restored from savepoint 42"
 
 
-def test_a_label_without_room_for_its_restore_is_the_runs_name_alone() -> None:
+def test_a_label_without_room_shows_only_the_run() -> None:
     starts = [RunStart(n, NOW - timedelta(minutes=ago), "savepoint 4") for n, ago in ((2, 51), (3, 42))]
     labels = durations_figure([POINT], starts, SPAN)["layout"]["annotations"]
     assert [label["text"] for label in labels] == ["run 3 · restored from savepoint 4", "run 2"]
@@ -200,7 +200,7 @@ def test_sizes_step_in_powers_of_two(highest: int, steps: int, texts: list[str])
     assert ticks["range"][1] >= highest
 
 
-def test_bars_never_reach_into_their_neighbour() -> None:
+def test_bars_never_overlap_the_next_bar() -> None:
     crowded = [*points(20), replace(POINT, checkpoint_id=99, triggered_at=NOW - timedelta(seconds=4))]
     ordered = sorted(crowded, key=lambda p: p.triggered_at)
     widths = bar_widths(ordered, SPAN)
@@ -225,12 +225,12 @@ def test_sizes_keep_written_bytes_off_the_axis_of_the_full_size() -> None:
 @pytest.mark.parametrize(
     ("alignment", "step"), [(None, None), (0, 0), (19, 0), (20, 1), (499, 2), (1_999, 3), (2_000, 4), (9_000_000, 4)]
 )
-def test_alignment_falls_into_the_steps_that_the_legend_names(alignment: int | None, step: int | None) -> None:
+def test_an_alignment_has_a_step_of_the_legend(alignment: int | None, step: int | None) -> None:
     assert step_of(alignment) == step
     assert step is None or 0 <= step <= len(STEPS)
 
 
-def test_the_heat_map_has_a_row_per_subtask_and_a_hole_where_none_answered() -> None:
+def test_the_heat_map_has_a_row_per_subtask_and_gaps_for_missing_values() -> None:
     grid = AlignmentGrid([AlignmentColumn(7, NOW)], [("aggregate", 0), ("aggregate", 1)], [[5], [None]])
     trace = alignment_figure(grid, SPAN)["data"][0]
     assert trace["z"] == [[0], [None]]

@@ -72,7 +72,7 @@ def test_the_roles_of_traces_are_in_the_order_of_the_lanes() -> None:
     assert [lane[role] for role in ("rest", "failed", "steps", "state", "written")] == [0, 1, 2, 3, 4]
 
 
-def test_lanes_begin_and_end_at_the_same_place_whatever_their_labels_are() -> None:
+def test_the_ends_of_lanes_do_not_depend_on_their_labels() -> None:
     small = figure()
     large = figure([replace(p, duration=600_000, state_size=2**40) for p in points()], grid(40, "a long name " * 9))
     for drawn in (small, large):
@@ -88,7 +88,7 @@ def test_marks_cross_all_lanes() -> None:
     assert [(shape["yref"], shape["y0"], shape["y1"]) for shape in shapes] == [("paper", 0, 1)] * 2
 
 
-def test_lane_without_figures_says_so() -> None:
+def test_a_lane_without_figures_has_a_text() -> None:
     drawn = figure(waits=grid(0), missing=("", "No subtask data.", ""))
     (text,) = drawn["layout"]["annotations"]
     assert (text["name"], text["text"]) == ("lane", "No subtask data.")

@@ -5,7 +5,7 @@ from itertools import islice
 from dashboard.demo.input import read_flights, read_planes
 
 
-def test_the_input_is_the_real_year_in_order() -> None:
+def test_the_input_has_every_flight_of_2013_in_order() -> None:
     flights = list(read_flights())
     assert len(flights) == 336_776
     assert flights[0] == {

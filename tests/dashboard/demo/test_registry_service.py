@@ -53,7 +53,7 @@ def test_a_body_that_is_no_list_of_tail_numbers_is_refused(register: Register, b
     assert register.post("/aircraft", data=body).status_code == 400
 
 
-def test_a_broken_register_answers_500_and_stays_healthy_to_its_supervisor(register: Register) -> None:
+def test_a_broken_register_returns_500_but_passes_its_health_check(register: Register) -> None:
     register.condition = Condition.BROKEN
     assert register.post("/aircraft", json=["N1"]).status_code == 500
     assert register.get("/aircraft/N1").status_code == 500
@@ -72,7 +72,7 @@ def test_a_slow_register_answers_late_but_at_once_when_it_stops(register: Regist
     assert answers == [200]
 
 
-def test_webhooks_are_kept_the_newest_first_and_not_without_end(register: Register) -> None:
+def test_only_the_newest_webhooks_are_kept_newest_first(register: Register) -> None:
     for number in range(WEBHOOKS_KEPT + 5):
         assert register.post("/webhooks", json={"number": number}, headers={"X-Signature": "s"}).status_code == 200
     kept = register.get("/webhooks").json()
@@ -101,5 +101,5 @@ def test_within_five_minutes_it_is_slow_and_breaks_twice() -> None:
     assert Condition.SLOW in early
 
 
-def test_spells_do_not_overlap() -> None:
+def test_slow_and_broken_periods_do_not_overlap() -> None:
     assert all(earlier.end_s <= later.begin_s for earlier, later in itertools.pairwise(SPELLS))

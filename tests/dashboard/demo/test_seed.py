@@ -46,7 +46,7 @@ def job_manager_takes_programs(httpserver: HTTPServer) -> None:
     httpserver.expect_request("/jars/7_program.py/run", method="POST").respond_with_json({"jobid": JOB_ID})
 
 
-def runs_asked_for(httpserver: HTTPServer) -> list[dict[str, object]]:
+def requested_runs(httpserver: HTTPServer) -> list[dict[str, object]]:
     return [request.get_json() for request, _ in httpserver.log if request.path.endswith("/run")]
 
 
@@ -54,7 +54,7 @@ def test_both_jobs_are_submitted_and_configured(httpserver: HTTPServer, cluster:
     job_manager_knows(httpserver)
     job_manager_takes_programs(httpserver)
     assert submit_missing(demo, cluster) == [job.name for job in DEMO_JOBS]
-    asked = runs_asked_for(httpserver)
+    asked = requested_runs(httpserver)
     assert [body["entryClass"] for body in asked] == [job.entry_class for job in DEMO_JOBS]
     assert len({body["jobId"] for body in asked}) == 2
     for job in Job.objects.all():
@@ -93,7 +93,7 @@ def test_start_with_lost_response_is_retried_with_the_same_id(
     job_manager_takes_programs(httpserver)
     submit_missing(demo, cluster)
     submit_missing(demo, cluster)
-    ids = [body["jobId"] for body in runs_asked_for(httpserver)]
+    ids = [body["jobId"] for body in requested_runs(httpserver)]
     assert ids[:2] == ids[2:]
 
 
@@ -103,7 +103,7 @@ def test_unready_job_manager_is_retried(httpserver: HTTPServer, cluster: Cluster
         submit_missing(demo, cluster)
 
 
-def test_a_program_that_is_not_taken_is_an_error_with_the_answer(
+def test_a_refused_upload_raises_an_error_with_the_response(
     httpserver: HTTPServer, cluster: Cluster, demo: Demo
 ) -> None:
     job_manager_knows(httpserver)

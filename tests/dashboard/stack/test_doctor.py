@@ -64,19 +64,19 @@ def test_invalid_java_home_is_a_problem() -> None:
     assert (finding.level, "JAVA_HOME=/nowhere" in finding.text) == (Level.PROBLEM, True)
 
 
-def test_running_as_root_is_warned_of() -> None:
+def test_running_as_root_causes_a_warning() -> None:
     assert check_account(0).level is Level.WARNING
     assert check_account(1000).level is Level.GOOD
 
 
 @pytest.mark.parametrize(("mode", "level"), [(0o755, Level.WARNING), (0o711, Level.WARNING), (0o700, Level.GOOD)])
-def test_a_data_directory_that_other_accounts_can_enter_is_warned_of(tmp_path: Path, mode: int, level: Level) -> None:
+def test_a_data_directory_open_to_other_accounts_causes_a_warning(tmp_path: Path, mode: int, level: Level) -> None:
     (tmp_path / "var").mkdir()
     (tmp_path / "var").chmod(mode)
     assert check_var(tmp_path / "var").level is level
 
 
-def test_a_data_directory_that_up_made_is_good(tmp_path: Path) -> None:
+def test_a_data_directory_created_by_up_causes_no_warning(tmp_path: Path) -> None:
     create_var(tmp_path / "var")
     assert check_var(tmp_path / "var").level is Level.GOOD
 
@@ -86,9 +86,9 @@ def test_other_account_gets_a_permission_error(session_directory: Path) -> None:
     var = session_directory / "closed"
     create_var(var)
     with StackRecord(var / "run").acquire_lock():
-        said = does(lambda: [check_var(var), check_running(var), check_ports({}, var)])
-    assert "cannot be written to" in said
-    assert f"{var} belongs to another account" in said
+        text = does(lambda: [check_var(var), check_running(var), check_ports({}, var)])
+    assert "cannot be written to" in text
+    assert f"{var} belongs to another account" in text
 
 
 def test_an_old_python_is_a_problem() -> None:

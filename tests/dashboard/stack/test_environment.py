@@ -56,7 +56,7 @@ def test_an_external_job_manager_is_the_one_that_is_watched(tmp_path: Path) -> N
     assert environment.jobmanager_url == "https://jobs.example"
 
 
-def test_roll_ups_are_made_by_its_own_job_manager_unless_that_is_switched_off(tmp_path: Path) -> None:
+def test_the_history_pipeline_is_on_for_the_embedded_job_manager_unless_disabled(tmp_path: Path) -> None:
     def pipeline(environ: dict[str, str]) -> str | None:
         return build(environ, tmp_path, JAVA).variables.get("WAYMARK_HISTORY_PIPELINE")
 
@@ -70,7 +70,7 @@ def test_a_password_is_never_shown() -> None:
     assert without_password("zk1:2181,zk2:2181") == "zk1:2181,zk2:2181"
 
 
-def test_the_secret_key_is_made_once_and_private(tmp_path: Path) -> None:
+def test_the_secret_key_is_created_once_with_private_permissions(tmp_path: Path) -> None:
     kept = Path(build({}, tmp_path, JAVA).variables["WAYMARK_SECRET_KEY_FILE"])
     key = kept.read_text()
     assert len(key) >= 50
@@ -83,7 +83,7 @@ def test_configured_secret_key_is_used(tmp_path: Path) -> None:
     assert "WAYMARK_SECRET_KEY_FILE" not in build({"WAYMARK_SECRET_KEY": "x"}, tmp_path, JAVA).variables
 
 
-def test_the_job_managers_token_is_made_once_and_private(tmp_path: Path) -> None:
+def test_the_job_managers_token_is_created_once_with_private_permissions(tmp_path: Path) -> None:
     environment = build({}, tmp_path, JAVA)
     kept = Path(environment.variables["WAYMARK_JOBMANAGER_TOKEN_FILE"])
     assert environment.jobmanager_token == kept.read_text()

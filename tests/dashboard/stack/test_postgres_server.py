@@ -69,9 +69,9 @@ def test_ctrl_c_does_not_interrupt_initdb(session_directory: Path) -> None:
     wait_until((home / "data.new").exists, limit_s=60, what="initdb at work")
     os.killpg(process.pid, signal.SIGINT)
 
-    said, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=60)
 
-    assert (process.returncode, said.split()) == (0, ["preparing", "prepared"])
+    assert (process.returncode, output.split()) == (0, ["preparing", "prepared"])
 
 
 _PARENT = """
@@ -110,11 +110,11 @@ def test_probes_during_recovery_log_no_errors(session_directory: Path) -> None:
         process = spawn(server.command(), output)
     try:
         wait_until(server.answers, limit_s=60, what="PostgreSQL after its crash", every_s=0.001)
-        said = log.read_text()  # read before the stop, which logs FATAL for a connection that is just being closed
+        text = log.read_text()  # read before the stop, which logs FATAL for a connection that is just being closed
     finally:
         stop(process, server.command())
-    assert "not properly shut down" in said
-    assert "FATAL" not in said
+    assert "not properly shut down" in text
+    assert "FATAL" not in text
 
 
 @pytest.mark.server

@@ -39,7 +39,7 @@ def test_a_directory_of_an_earlier_version_is_closed_to_other_accounts(session_d
     assert can_open(var.rglob("*")) == []
 
 
-def test_a_directory_that_is_made_is_closed_whatever_the_umask_is(tmp_path: Path) -> None:
+def test_a_new_directory_is_closed_to_others_despite_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         create_var(tmp_path / "new" / "var")
@@ -56,7 +56,7 @@ def test_a_directory_that_every_account_needs_is_refused(directory: str) -> None
     assert Path(directory).stat().st_mode == mode
 
 
-def said(var: Path, stream: io.StringIO) -> tuple[str, str]:
+def texts_of_password(var: Path, stream: io.StringIO) -> tuple[str, str]:
     """Return the texts of the stream and of the log file."""
     output = Output(var / "log", stream)
     _report_password(output, var)
@@ -66,7 +66,7 @@ def said(var: Path, stream: io.StringIO) -> tuple[str, str]:
 
 def test_the_password_is_printed_to_a_terminal_and_nowhere_else(tmp_path: Path) -> None:
     (tmp_path / "admin-password").write_text(f"{PASSWORD}\n")
-    shown, kept = said(tmp_path, Terminal())
+    shown, kept = texts_of_password(tmp_path, Terminal())
     assert PASSWORD in shown
     assert PASSWORD not in kept
     assert str(tmp_path / "admin-password") in kept
@@ -74,7 +74,7 @@ def test_the_password_is_printed_to_a_terminal_and_nowhere_else(tmp_path: Path) 
 
 def test_journal_names_the_password_file(tmp_path: Path) -> None:
     (tmp_path / "admin-password").write_text(f"{PASSWORD}\n")
-    shown, _ = said(tmp_path, io.StringIO())
+    shown, _ = texts_of_password(tmp_path, io.StringIO())
     assert PASSWORD not in shown
     assert str(tmp_path / "admin-password") in shown
 
@@ -83,7 +83,7 @@ def test_callers_password_can_come_from_a_file(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "chosen").write_text(f"{PASSWORD}\n")
     monkeypatch.setenv("WAYMARK_ADMIN_PASSWORD_FILE", str(tmp_path / "chosen"))
     assert secret_of(os.environ, ADMIN_PASSWORD) == PASSWORD
-    shown, _ = said(tmp_path, Terminal())
+    shown, _ = texts_of_password(tmp_path, Terminal())
     assert "with the password in WAYMARK_ADMIN_PASSWORD" in shown
     assert PASSWORD not in shown
 

@@ -90,10 +90,10 @@ def test_leftover_processes_are_awaited_then_killed(record: StackRecord) -> None
     left = subprocess.Popen([sys.executable, "-S", "-c", "import signal; signal.pause()"])
     record.directory.mkdir()
     record.write([PartRecord("web", "up", pid=left.pid, pid_started=start_time(left.pid))])
-    said: list[str] = []
-    record.end_leftovers(said.append, limit_s=0.2)
+    text: list[str] = []
+    record.end_leftovers(text.append, limit_s=0.2)
     assert left.wait(10) == -signal.SIGKILL
-    assert said == ["waiting for web of an earlier run to end", f"killing web of an earlier run (pid {left.pid})"]
+    assert text == ["waiting for web of an earlier run to end", f"killing web of an earlier run (pid {left.pid})"]
 
 
 def test_commands_adopt_variables_of_the_running_stack_unless_set(record: StackRecord) -> None:

@@ -19,7 +19,7 @@ def unit() -> str:
     return str(text)
 
 
-def test_it_is_confined(unit: str) -> None:
+def test_the_service_is_confined(unit: str) -> None:
     parser = configparser.ConfigParser(interpolation=None)
     parser.optionxform = str  # type: ignore[assignment]  # systemd's names have capitals
     parser.read_string(unit)

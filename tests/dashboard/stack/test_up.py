@@ -184,8 +184,8 @@ def test_ctrl_c_during_import_prints_no_traceback(product: Product, wanted: str)
             assert process.stderr is not None
             next(line for line in process.stderr if wanted in line)
             process.send_signal(signal.SIGINT)
-            said = process.communicate(timeout=60)[1]
+            output = process.communicate(timeout=60)[1]
         finally:
             process.kill()
 
-    assert (process.returncode, "Traceback" in said) == (130, False)
+    assert (process.returncode, "Traceback" in output) == (130, False)

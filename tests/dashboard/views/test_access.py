@@ -92,7 +92,7 @@ def test_without_its_csrf_token_an_action_is_refused(operator_user: User, job: J
     assert not Savepoint.objects.exists()
 
 
-def test_a_log_in_page_from_before_another_tabs_log_in_leads_on(operator_user: User, job: Job) -> None:
+def test_an_outdated_log_in_page_leads_to_the_requested_page(operator_user: User, job: Job) -> None:
     careful = Client(enforce_csrf_checks=True)
     stale = careful.post("/login/?next=/rules/", {"username": "olga", "password": "pw-olga-1"}, follow=True)
     assert stale.redirect_chain == [("/login/?next=/rules/", 302)]
@@ -123,7 +123,7 @@ def test_live_part_without_a_session_returns_401(stranger: Client, job: Job) -> 
     assert (response.status_code, response.content) == (401, b"")
 
 
-def test_a_session_that_ended_is_no_warning_in_the_log(stranger: Client, db: None, caplog: Any) -> None:
+def test_an_expired_session_is_logged_at_info_level(stranger: Client, db: None, caplog: Any) -> None:
     stranger.get(reverse("nav"), headers={"HX-Request": "true"})
     stranger.get("/api/v1/jobs")
     refused = {record.request.path: record for record in caplog.records if record.name == "django.request"}
@@ -164,7 +164,7 @@ def test_live_part_of_another_account_returns_401(
         ("", "/"),
     ],
 )
-def test_form_without_a_session_does_nothing_and_returns_to_its_page(
+def test_form_without_a_session_changes_nothing_and_returns_to_its_page(
     stranger: Client, job: Job, sent_from: str, page: str
 ) -> None:
     response = stranger.post(reverse("job-savepoint", args=[job.pk]), headers={"Referer": sent_from}, follow=True)

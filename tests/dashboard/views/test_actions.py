@@ -33,7 +33,7 @@ def job(now: datetime) -> Job:
     return job
 
 
-def test_savepoint_now_writes_the_request(operator: Client, job: Job) -> None:
+def test_savepoint_now_stores_a_request(operator: Client, job: Job) -> None:
     response = operator.post(reverse("job-savepoint", args=[job.pk]), follow=True)
     savepoint = Savepoint.objects.get(job=job)
     assert (savepoint.origin, savepoint.requested_by, savepoint.stops_job) == (SavepointOrigin.MANUAL, "olga", False)
@@ -54,7 +54,9 @@ def test_stop_requires_confirmation(operator: Client, job: Job) -> None:
     assert Savepoint.objects.get(job=job).stops_job
 
 
-def test_the_restart_page_says_what_is_stopped_and_what_is_replayed(operator: Client, job: Job, now: datetime) -> None:
+def test_the_restart_page_shows_the_run_to_stop_and_the_age_of_the_snapshot(
+    operator: Client, job: Job, now: datetime
+) -> None:
     assert job.current_run is not None
     savepoint = make.make_savepoint(job.current_run, now - timedelta(minutes=38))
     response = operator.get(reverse("job-restart", args=[job.pk]), {"from": f"savepoint-{savepoint.pk}"})
@@ -99,10 +101,10 @@ def test_restart_page_warns_that_a_live_checkpoint_may_be_deleted(operator: Clie
     newest = run.checkpoints.first()
     assert newest is not None
     savepoint = make.make_savepoint(run, now)
-    said = "if a newer checkpoint has replaced this one, the job keeps running"
+    text = "if a newer checkpoint has replaced this one, the job keeps running"
     for key, is_said in ((f"checkpoint-{newest.pk}", True), (f"savepoint-{savepoint.pk}", False)):
         page = operator.get(reverse("job-restart", args=[job.pk]), {"from": key}).content.decode()
-        assert (said in page or said.replace("&#x27;", "'") in page) is is_said
+        assert (text in page or text.replace("&#x27;", "'") in page) is is_said
 
 
 def test_restart_from_this_savepoint_opens_an_attempt_and_shows_it(operator: Client, job: Job, now: datetime) -> None:
@@ -132,7 +134,7 @@ def test_a_restart_from_a_checkpoint_names_its_path(operator: Client, job: Job) 
 
 
 @pytest.mark.parametrize("sent", ["", "savepoint-999999", "/etc/passwd"])
-def test_a_state_that_is_not_offered_is_refused_and_nothing_happens(operator: Client, job: Job, sent: str) -> None:
+def test_a_snapshot_that_is_not_offered_is_refused(operator: Client, job: Job, sent: str) -> None:
     response = operator.post(reverse("job-restart", args=[job.pk]), {"from": sent}, follow=True)
     assert "no longer offered" in response.content.decode()
     assert not RestartAttempt.objects.exists()
@@ -154,7 +156,7 @@ def test_second_restart_names_the_one_in_progress(operator: Client, job: Job, no
     assert "being restarted already" in response.content.decode()
 
 
-def test_a_job_that_waymark_cannot_start_is_not_stopped_and_what_was_chosen_is_kept(
+def test_a_job_that_waymark_cannot_start_is_not_stopped_and_the_form_keeps_its_input(
     operator: Client, job: Job, now: datetime
 ) -> None:
     Job.objects.filter(pk=job.pk).update(launch=None)
@@ -212,7 +214,7 @@ def test_an_incident_shows_every_try_of_every_delivery(operator: Client, job: Jo
     assert "250 accepted" in page
 
 
-def test_kept_mail_is_listed_and_shown_as_text(
+def test_stored_mail_is_listed_and_shown_as_text(
     operator: Client, now: datetime, tmp_path: Path, settings: Settings
 ) -> None:
     settings.MAILBOX_DIR = tmp_path

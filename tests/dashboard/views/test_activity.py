@@ -32,19 +32,19 @@ def changes(incident: Incident, now: datetime, count: int) -> None:
 def test_an_incident_is_one_line_however_often_it_changes(run: Run, now: datetime) -> None:
     incident = make.make_incident(make.make_rule(run.job), now)
     changes(incident, now, 9)
-    told = [h.text for h in latest_activity() if h.url == reverse("incident", args=[incident.pk])]
-    assert told == ["12 checkpoints failed."]
+    output = [h.text for h in latest_activity() if h.url == reverse("incident", args=[incident.pk])]
+    assert output == ["12 checkpoints failed."]
 
 
 def test_savepoint_activity_shows_the_outcome(run: Run, now: datetime) -> None:
     make.make_savepoint(run, now - timedelta(minutes=4))
     audit.record("waymark", "savepoint.request", "job flights", "schedule")
-    (told,) = latest_activity()
-    assert told.subject == "flights"
-    assert "completed" in told.text
+    (result,) = latest_activity()
+    assert result.subject == "flights"
+    assert "completed" in result.text
 
 
-def test_savepoints_never_push_a_change_by_hand_out(run: Run, now: datetime) -> None:
+def test_many_savepoints_do_not_hide_a_manual_change(run: Run, now: datetime) -> None:
     audit.record("olga", "savepoint.schedule", "job flights", schedule="every 2 min")
     for n in range(20):
         make.make_savepoint(run, now - timedelta(minutes=n))
@@ -67,7 +67,7 @@ def test_a_canceled_job_offers_a_choice_of_states(operator: Client, run: Run, no
     assert "Choose a snapshot to start from" in operator.get(reverse("job", args=[run.job_id])).content.decode()
 
 
-def test_the_navigation_counts_what_is_open(viewer: Client, run: Run, now: datetime) -> None:
+def test_the_navigation_counts_open_incidents(viewer: Client, run: Run, now: datetime) -> None:
     make.make_incident(make.make_rule(run.job), now)
     page = viewer.get(reverse("nav"), {"section": "fleet"}).content.decode()
     assert 'title="open incidents">1' in page

@@ -35,7 +35,7 @@ def test_invalid_day_is_reported_at_its_field(viewer: Client) -> None:
     assert 'value="yesterday"' in answer.content.decode()
 
 
-def test_the_file_has_what_the_page_shows_and_no_formulas(viewer: Client) -> None:
+def test_the_csv_file_has_the_filtered_entries_and_no_formulas(viewer: Client) -> None:
     audit.record("ida", "rule.change", "rule a", "=HYPERLINK(1)", before={"threshold": "3"})
     audit.record("bob", "rule.change", "rule b")
     rows = list(csv.DictReader(text_of(viewer.get(reverse("audit-csv"), {"q": "ida"})).splitlines()))

@@ -41,7 +41,7 @@ def test_cluster_pause_lasts_until_it_is_ended(operator: Client, job: Job) -> No
 
 
 @pytest.mark.parametrize(
-    ("typed", "field", "told"),
+    ("typed", "field", "expected"),
     [
         ({"reason": ""}, "reason", "Enter the reason for the pause"),
         ({"reason": "x", "lasts": "5 s"}, "lasts", "is not allowed"),
@@ -49,11 +49,11 @@ def test_cluster_pause_lasts_until_it_is_ended(operator: Client, job: Job) -> No
     ],
 )
 def test_invalid_pause_keeps_its_input(
-    operator: Client, job: Job, typed: dict[str, str], field: str, told: str
+    operator: Client, job: Job, typed: dict[str, str], field: str, expected: str
 ) -> None:
     response = operator.post(reverse("automation"), typed)
     assert response.status_code == 422
-    assert told in str(response.context["form"].errors[field])
+    assert expected in str(response.context["form"].errors[field])
     assert not AutomationPause.objects.exists()
 
 

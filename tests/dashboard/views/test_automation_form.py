@@ -63,7 +63,7 @@ def test_an_empty_interval_ends_the_schedule(operator: Client, job: Job) -> None
 
 
 @pytest.mark.parametrize(
-    ("field", "typed", "told"),
+    ("field", "typed", "expected"),
     [
         ("savepoint_schedule", "-1 h", "is not allowed"),
         ("savepoint_schedule", "often", "Enter a number and a unit"),
@@ -77,8 +77,8 @@ def test_an_empty_interval_ends_the_schedule(operator: Client, job: Job) -> None
         ("savepoint_schedule", "0 0 31 2 *", "ay-of-month"),
     ],
 )
-def test_bad_automation_is_named_and_changes_nothing(
-    operator: Client, job: Job, field: str, typed: str, told: str
+def test_an_invalid_field_is_named_and_nothing_is_saved(
+    operator: Client, job: Job, field: str, typed: str, expected: str
 ) -> None:
     good = {
         "savepoint_schedule": "2 h",
@@ -88,7 +88,7 @@ def test_bad_automation_is_named_and_changes_nothing(
     }
     response = operator.post(reverse("job-automation", args=[job.pk]), good | {field: typed})
     assert response.status_code == 422
-    assert told in str(response.context["form"].errors)
+    assert expected in str(response.context["form"].errors)
     job.refresh_from_db()
     assert job.savepoint_interval_s == 3600
 

@@ -83,7 +83,7 @@ def test_labels_are_added_and_removed(operator: Client, jobs: list[Job]) -> None
 
 
 @pytest.mark.parametrize(
-    ("sent", "said"),
+    ("sent", "expected"),
     [
         ({"deed": "savepoint"}, "Jobs: Select at least one job. No job was changed."),
         ({"deed": "savepoint", "jobs": ["999999"]}, "Jobs: Job 999999 does not exist or was removed."),
@@ -93,9 +93,11 @@ def test_labels_are_added_and_removed(operator: Client, jobs: list[Job]) -> None
         ({"deed": "label", "labels": "=x"}, "Labels: "),
     ],
 )
-def test_invalid_bulk_form_is_reported(operator: Client, jobs: list[Job], sent: dict[str, object], said: str) -> None:
+def test_invalid_bulk_form_is_reported(
+    operator: Client, jobs: list[Job], sent: dict[str, object], expected: str
+) -> None:
     chosen = {"jobs": [job.pk for job in jobs]} if sent["deed"] != "savepoint" else {}
-    assert said in operator.post(URL, chosen | sent, follow=True).content.decode()
+    assert expected in operator.post(URL, chosen | sent, follow=True).content.decode()
     assert not Savepoint.objects.exists()
     assert not AuditEntry.objects.filter(actor="olga").exists()
 

@@ -58,7 +58,9 @@ def audited_actions() -> list[str]:
     return list(AuditEntry.objects.filter(action__startswith="job.").order_by("id").values_list("action", flat=True))
 
 
-def test_page_sends_the_cancel_with_its_reason_and_says_so(operator: Client, job: Job, httpserver: HTTPServer) -> None:
+def test_page_sends_the_cancel_with_its_reason_and_confirms_it(
+    operator: Client, job: Job, httpserver: HTTPServer
+) -> None:
     expect_cancel(httpserver, job)
     page = send(operator, job, shown_on(operator, job))
     assert "The cluster accepted the request to cancel run 1." in page

@@ -140,8 +140,8 @@ def test_charts_have_a_flag_for_each_change_and_the_page_lists_them(viewer: Clie
     _changed(job, now - 40 * MINUTE + timedelta(seconds=5), "operators", "Sink", 2, 4)
     _changed(job, now - 20 * MINUTE, "checkpointing", "mode", "<b>", "a")
     for name in ("lanes", "durations", "sizes", "alignment", "alignments", "delays"):
-        told = viewer.get(reverse("job-chart", args=[job.pk, name])).json()
-        shape = told["figure"]["layout"]
+        body = viewer.get(reverse("job-chart", args=[job.pk, name])).json()
+        shape = body["figure"]["layout"]
         flags = [label for label in shape["annotations"] if label.get("name") == "change"]
         assert len(flags) == 2, name
         assert "mode: a → &lt;b&gt;" in flags[0]["hovertext"]
@@ -150,7 +150,7 @@ def test_charts_have_a_flag_for_each_change_and_the_page_lists_them(viewer: Clie
         assert comparisons.keys() == {flag["x"] for flag in flags}
         assert comparisons[flags[0]["x"]].startswith(reverse("job-compare", args=[job.pk]))
         assert viewer.get(comparisons[flags[0]["x"]]).status_code == 200
-        assert "Flags: changes." in told["note"]
+        assert "Flags: changes." in body["note"]
     page = viewer.get(reverse("job-changes", args=[job.pk])).content.decode()
     assert "mode: a → &lt;b&gt;" in page
     assert page.count("Before and after") == 3

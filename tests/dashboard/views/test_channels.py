@@ -45,7 +45,7 @@ def errors(response: Any) -> dict[str, str]:
     return {name: " ".join(found) for name, found in response.context["form"].errors.items()}
 
 
-def test_a_mail_channel_is_added_and_the_audit_log_says_what_it_is(operator: Client) -> None:
+def test_a_mail_channel_is_added_and_audited_without_its_secret(operator: Client) -> None:
     response = add(operator, "mail", {**MAIL, "smtp": "smtp+tls://me:s3cret@8.8.8.8:587"})
     made = Channel.objects.get()
     assert response.headers["Location"] == reverse("channel", args=[made.pk])
@@ -78,7 +78,7 @@ def test_a_secret_is_never_shown_again(operator: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "said"),
+    ("field", "value", "expected"),
     [
         ("name", "", "required"),
         ("to", "nobody", "nobody is not a mail address. Expected: name@example.org."),
@@ -97,10 +97,10 @@ def test_a_secret_is_never_shown_again(operator: Client) -> None:
         ("body_template", "{% if severity %}", "Unclosed tag"),
     ],
 )
-def test_channel_form_errors_appear_at_their_fields(operator: Client, field: str, value: str, said: str) -> None:
+def test_channel_form_errors_appear_at_their_fields(operator: Client, field: str, value: str, expected: str) -> None:
     response = add(operator, "mail", {**MAIL, field: value})
     at = "escalate_to" if field == "escalate_after_s" else field
-    assert said in errors(response)[at]
+    assert expected in errors(response)[at]
     assert not Channel.objects.exists()
     typed = "" if field == "smtp" else value
     assert typed in response.content.decode().replace("&#x27;", "'")
@@ -120,7 +120,7 @@ def test_only_an_administrator_may_allow_a_private_address(operator: Client, adm
     assert Channel.objects.get().allow_private
 
 
-def test_an_operators_change_keeps_what_the_administrator_allowed(operator: Client) -> None:
+def test_an_operators_change_keeps_the_permission_for_private_addresses(operator: Client) -> None:
     made = Channel.objects.create(name="h", kind="webhook", settings={"url": "http://10.1.2.3/"}, allow_private=True)
     operator.post(reverse("channel", args=[made.pk]), {**HOOK, "url": "http://10.1.2.3/other"})
     made.refresh_from_db()
@@ -128,11 +128,11 @@ def test_an_operators_change_keeps_what_the_administrator_allowed(operator: Clie
 
 
 @pytest.mark.parametrize("url", ["", "syslog://", "mailto://u:p@example.org", "file:///etc/passwd", "nonsense"])
-def test_an_apprise_url_that_is_not_allowed_says_what_is(operator: Client, url: str) -> None:
+def test_a_forbidden_apprise_url_is_reported_at_its_field(operator: Client, url: str) -> None:
     assert errors(add(operator, "apprise", {**MAIL, "apprise_url": url}))["apprise_url"]
 
 
-def test_an_apprise_channel_says_its_service_only(operator: Client) -> None:
+def test_an_apprise_channel_shows_only_its_service(operator: Client) -> None:
     add(operator, "apprise", {**MAIL, "apprise_url": "tgram://123456789:abcdefg_hijklmnop/12315544/"})
     page = operator.get(reverse("channels")).content.decode()
     assert "Telegram" in page
@@ -195,7 +195,7 @@ def test_a_viewer_sees_a_channel_and_cannot_change_it(viewer: Client) -> None:
 
 
 @pytest.mark.parametrize("page", ["channels", "deliveries"])
-def test_lists_cost_as_many_queries_for_many_as_for_few(
+def test_lists_need_as_many_queries_for_many_rows_as_for_few(
     viewer: Client, now: datetime, page: str, django_assert_num_queries: Any
 ) -> None:
     from django.db import connection
@@ -204,7 +204,7 @@ def test_lists_cost_as_many_queries_for_many_as_for_few(
     job = make.make_job(make.make_cluster(now))
     incident = make.make_incident(make.make_rule(job), now)
 
-    def cost(count: int) -> int:
+    def queries_needed(count: int) -> int:
         for number in range(count):
             channel = make.make_channel(f"{count}-{number}", ChannelKind.WEBHOOK)
             make.make_delivery(incident, channel, now)
@@ -212,8 +212,8 @@ def test_lists_cost_as_many_queries_for_many_as_for_few(
             assert viewer.get(reverse(page)).status_code == 200
         return len(queries)
 
-    cost(1)  # the first request has additional queries for the session
-    assert cost(2) == cost(20)
+    queries_needed(1)  # the first request has additional queries for the session
+    assert queries_needed(2) == queries_needed(20)
 
 
 PLAN = {"scope": "job", "job": "flights", "lasts": "2 h", "reason": "the disk is replaced"}
@@ -233,7 +233,7 @@ def test_a_window_is_planned_for_a_job_and_ended_before_its_time(operator: Clien
 
 
 @pytest.mark.parametrize(
-    ("changes", "field", "said"),
+    ("changes", "field", "expected"),
     [
         ({"job": "nobody"}, "job", "There is no job named 'nobody'."),
         ({"job": ""}, "job", "Enter a job."),
@@ -249,13 +249,13 @@ def test_a_window_is_planned_for_a_job_and_ended_before_its_time(operator: Clien
     ],
 )
 def test_invalid_window_is_reported_at_its_field(
-    operator: Client, now: datetime, changes: dict[str, str], field: str, said: str
+    operator: Client, now: datetime, changes: dict[str, str], field: str, expected: str
 ) -> None:
     for name in ("a", "b"):
         make.make_job(make.make_cluster(now, name), "twice")
     make.make_job(make.make_cluster(now, "c"), "flights")
     response = operator.post(reverse("maintenance"), {**PLAN, **changes})
-    assert said in errors(response)[field]
+    assert expected in errors(response)[field]
     assert not MaintenanceWindow.objects.exists()
 
 

@@ -33,7 +33,7 @@ def one(**figures: int | bool | None) -> OperatorCheckpoint:
     return subtasks(1, **{f"subtask_{name}": [value] for name, value in figures.items()})
 
 
-def test_an_aligned_subtask_goes_through_its_phases_one_after_the_other() -> None:
+def test_phases_of_an_aligned_subtask_follow_each_other() -> None:
     operator = one(end_to_end=1000, start_delay=100, alignment=300, sync=50, **{"async": 500}, unaligned=False)
     (lane,) = waterfall_of([operator]).lanes
     assert lane.bars == (
@@ -53,7 +53,7 @@ def test_unaligned_subtask_aligns_during_its_snapshot() -> None:
     assert Bar("rest", 650, 50) in lane.bars
 
 
-def test_phases_that_add_up_to_more_than_the_whole_are_drawn_whole() -> None:
+def test_phases_longer_than_the_total_are_drawn_completely() -> None:
     fall = waterfall_of([one(end_to_end=90, start_delay=60, alignment=0, sync=10, **{"async": 40}, unaligned=False)])
     assert fall.length == 110
     assert [bar.phase for bar in fall.lanes[0].bars] == ["start-delay", "sync", "async"]
@@ -78,18 +78,18 @@ def test_the_page_shows_every_figure_of_the_checkpoint(viewer: Client, checkpoin
     assert "Duration by subtask" in page
 
 
-def test_its_operators_are_sorted_by_any_column(viewer: Client, checkpoint: Checkpoint) -> None:
+def test_operators_of_a_checkpoint_are_sorted_by_any_column(viewer: Client, checkpoint: Checkpoint) -> None:
     part = f"operators-{checkpoint.pk}"
     for field, order in (("name", "asc"), ("name", "desc"), ("state_size", "desc"), ("checkpointed_size", "asc")):
         asked = {"sort": field, "order": order}
         page = viewer.get(reverse("checkpoint", args=[checkpoint.pk]), asked, headers={"HX-Target": part})
         values = [getattr(operator, field) for operator in page.context["operators"]]
         assert values == sorted(values, reverse=order == "desc")
-        told = "descending" if order == "desc" else "ascending"
-        assert f'aria-sort="{told}"' in page.content.decode()
+        result = "descending" if order == "desc" else "ascending"
+        assert f'aria-sort="{result}"' in page.content.decode()
 
 
-def test_its_subtasks_are_sorted_by_any_column_unknown_last(viewer: Client, checkpoint: Checkpoint) -> None:
+def test_subtasks_are_sorted_by_any_column_with_unknown_values_last(viewer: Client, checkpoint: Checkpoint) -> None:
     operator = checkpoint.operators.get(position=1)
     OperatorCheckpoint.objects.filter(pk=operator.pk).update(subtask_sync=[7, None, 9, 8])
     address = reverse("operator", args=[operator.pk])
@@ -103,7 +103,7 @@ def test_its_subtasks_are_sorted_by_any_column_unknown_last(viewer: Client, chec
     assert order(sort="; DROP TABLE") == [0, 1, 2, 3]
 
 
-def test_thousands_of_subtasks_come_a_page_at_a_time(viewer: Client, checkpoint: Checkpoint) -> None:
+def test_thousands_of_subtasks_are_divided_into_pages(viewer: Client, checkpoint: Checkpoint) -> None:
     operator = checkpoint.operators.get(position=1)
     wide = list(range(2_000))
     at = [checkpoint.triggered_at] * len(wide)
@@ -155,7 +155,7 @@ def test_pending_checkpoint_refreshes_until_it_is_final(viewer: Client, checkpoi
     assert re.match(r'\s*<div class="stack" id="checkpoint-live"', live)
 
 
-def test_more_operators_cost_no_more_queries(viewer: Client, checkpoint: Checkpoint) -> None:
+def test_more_operators_need_no_more_queries(viewer: Client, checkpoint: Checkpoint) -> None:
     address = reverse("checkpoint", args=[checkpoint.pk])
     viewer.get(address)
     with CaptureQueriesContext(connection) as few:

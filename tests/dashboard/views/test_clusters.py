@@ -111,14 +111,14 @@ def test_a_cluster_that_answers_is_added_and_audited(admin: Client, flink: Flink
     assert "s3cret" not in json.dumps(entry.details)
 
 
-def test_a_token_over_plain_http_is_warned_of(admin: Client) -> None:
+def test_a_token_over_plain_http_causes_a_warning(admin: Client) -> None:
     sent = typed("http://no-such-host.invalid:8081", authentication="bearer", token="s3cret", unanswered="on")
     page = admin.post(reverse("cluster-add"), sent, follow=True).content.decode()
     assert "The token is sent to no-such-host.invalid without encryption." in page
 
 
 @pytest.mark.parametrize(
-    ("fields", "field", "said"),
+    ("fields", "field", "expected"),
     [
         ({"rest_url": "flink:8081"}, "rest_url", "must begin with http"),
         ({"rest_url": "http://169.254.169.254"}, "rest_url", "where clouds hand out credentials"),
@@ -155,11 +155,11 @@ def test_a_token_over_plain_http_is_warned_of(admin: Client) -> None:
     ],
 )
 def test_cluster_form_errors_appear_at_their_fields_and_keep_the_input(
-    admin: Client, fields: dict[str, str], field: str, said: str
+    admin: Client, fields: dict[str, str], field: str, expected: str
 ) -> None:
     response = admin.post(reverse("cluster-add"), typed("http://127.0.0.1:1") | fields)
     assert response.status_code == 422
-    assert said in " ".join(errors(response).get(field, [])), errors(response)
+    assert expected in " ".join(errors(response).get(field, [])), errors(response)
     page = response.content.decode()
     assert f'id="id_{field}_error"' in page
     assert all(f'value="{value}"' in page for name, value in fields.items() if name in ("rest_url", "labels", "name"))
@@ -227,14 +227,14 @@ def test_audit_says_only_that_a_secret_changed(admin: Client, flink: FlinkServer
     assert AuditEntry.objects.get().details == {"before": {"token": "set"}, "now": {"token": "changed"}}
 
 
-def test_another_way_to_log_in_drops_the_old_secret(admin: Client, flink: FlinkServer) -> None:
+def test_changing_the_authentication_deletes_the_old_secret(admin: Client, flink: FlinkServer) -> None:
     cluster = Cluster.objects.create(name="prod", rest_url=flink.url, authentication="bearer", token="old")
     admin.post(reverse("cluster-edit", args=[cluster.pk]), typed(flink.url))
     cluster.refresh_from_db()
     assert (cluster.authentication, bool(cluster.token)) == (Authentication.NONE, False)
 
 
-def test_a_kept_secret_does_not_go_to_another_address(admin: Client, flink: FlinkServer) -> None:
+def test_a_stored_secret_is_not_sent_to_another_address(admin: Client, flink: FlinkServer) -> None:
     fields = {"authentication": "bearer", "token": "s3cret"}
     cluster = Cluster.objects.create(name="prod", rest_url="http://flink.internal:8081", **fields)
     for name in ("cluster-edit", "cluster-test-typed"):
@@ -254,7 +254,7 @@ def test_an_edit_that_changes_nothing_is_not_audited(admin: Client, flink: Flink
     assert not AuditEntry.objects.exists()
 
 
-def test_the_test_button_tries_what_is_typed_and_stores_nothing(admin: Client, flink: FlinkServer) -> None:
+def test_the_test_button_of_the_form_tests_the_typed_values_without_saving(admin: Client, flink: FlinkServer) -> None:
     page = admin.post(reverse("cluster-test-new"), typed(flink.url)).content.decode()
     assert all(text in page for text in ("Apache Flink 2.3.0 is reachable", "25 checkpoints", "cluster-id /demo"))
     flink.instead("/overview", "<html>")
@@ -263,7 +263,7 @@ def test_the_test_button_tries_what_is_typed_and_stores_nothing(admin: Client, f
     assert not Cluster.objects.exists()
 
 
-def test_the_pages_test_button_uses_what_is_stored(admin: Client, flink: FlinkServer) -> None:
+def test_the_test_button_of_the_page_tests_the_stored_values(admin: Client, flink: FlinkServer) -> None:
     flink.needs = {"Authorization": bearer("s3cret")}
     cluster = Cluster.objects.create(name="prod", rest_url=flink.url, authentication="bearer", token="s3cret")
     assert "is reachable" in admin.post(reverse("cluster-test", args=[cluster.pk])).content.decode()
@@ -283,7 +283,7 @@ def test_a_certificate_is_trusted_from_the_form(admin: Client, tmp_path: Any) ->
     assert "not trusted" in errors(response)["ca_bundle"][0]
 
 
-def test_to_stop_watching_needs_a_reason_and_is_taken_back(admin: Client, now: datetime) -> None:
+def test_polling_is_disabled_with_a_reason_and_enabled_again(admin: Client, now: datetime) -> None:
     cluster = make.make_cluster(now, unreachable_since=now, last_error="gone")
     url = reverse("cluster-watch", args=[cluster.pk])
     assert admin.post(url, {"watched": "no"}).status_code == 422
@@ -301,7 +301,7 @@ def test_to_stop_watching_needs_a_reason_and_is_taken_back(admin: Client, now: d
     ]
 
 
-def test_removing_one_with_jobs_keeps_their_history(admin: Client, now: datetime) -> None:
+def test_removing_a_cluster_keeps_the_history_of_its_jobs(admin: Client, now: datetime) -> None:
     cluster = make.make_cluster(now)
     job = make.make_job(cluster)
     url = reverse("cluster-remove", args=[cluster.pk])
@@ -362,7 +362,7 @@ def test_undecryptable_secret_is_reported(viewer: Client, now: datetime) -> None
     assert "Waymark cannot poll this cluster." in viewer.get(reverse("cluster", args=[cluster.pk])).content.decode()
 
 
-def test_fifty_clusters_cost_as_many_queries_as_one(viewer: Client, now: datetime) -> None:
+def test_fifty_clusters_need_as_many_queries_as_one(viewer: Client, now: datetime) -> None:
     def queries() -> int:
         with CaptureQueriesContext(connection) as captured:
             assert viewer.get(reverse("clusters")).status_code == 200
@@ -386,7 +386,7 @@ def test_cluster_list_has_a_summary_and_shows_problems_first(viewer: Client, now
     assert page.index("http://silent.") < page.index("http://a.") < page.index("http://off.")
 
 
-def test_without_clusters_the_page_says_what_to_do(viewer: Client, admin: Client) -> None:
+def test_without_clusters_the_page_names_the_next_step(viewer: Client, admin: Client) -> None:
     assert "An administrator can add a cluster here." in viewer.get(reverse("clusters")).content.decode()
     assert reverse("cluster-add") in admin.get(reverse("clusters")).content.decode()
 
@@ -395,9 +395,7 @@ def test_without_clusters_the_page_says_what_to_do(viewer: Client, admin: Client
     ("root", "cluster_id", "path"),
     [("/flink", "demo", "/flink/demo"), ("/flink/", "/demo", "/flink/demo"), ("/", "/", "/")],
 )
-def test_a_clusters_path_in_zookeeper_is_the_one_that_is_read(
-    admin: Client, root: str, cluster_id: str, path: str
-) -> None:
+def test_the_page_shows_the_zookeeper_path_that_is_read(admin: Client, root: str, cluster_id: str, path: str) -> None:
     found = {"zookeeper_hosts": "zk:2181", "zookeeper_root": root, "zookeeper_cluster_id": cluster_id}
     cluster = Cluster.objects.create(name="prod", discovery=Discovery.ZOOKEEPER, **found)
     assert f'<dd class="path">{path}</dd>' in admin.get(reverse("cluster", args=[cluster.pk])).content.decode()

@@ -32,7 +32,7 @@ def page(client: Client, job: Job, a: str, b: str) -> str:
     return answer.content.decode()
 
 
-def test_two_checkpoints_are_laid_side_by_side_down_to_their_operators(viewer: Client, job: Job) -> None:
+def test_two_checkpoints_and_their_operators_are_compared(viewer: Client, job: Job) -> None:
     answer = viewer.get(reverse("job-compare", args=[job.pk]), {"a": "1/15", "b": "15"})
     assert [side.run.number for side in answer.context["sides"]] == [1, 2]
     titles = [title for title, _ in answer.context["comparison"].groups]
@@ -91,7 +91,7 @@ def test_two_time_ranges_are_compared(viewer: Client, job: Job, now: datetime) -
     assert b"Started runs" in download.getvalue()
 
 
-def test_a_savepoint_does_not_make_its_run_seem_to_write_more(viewer: Client, job: Job, now: datetime) -> None:
+def test_savepoints_are_not_counted_in_the_comparison_of_runs(viewer: Client, job: Job, now: datetime) -> None:
     shape = make.Shape(count=1, first_id=21, savepoints=frozenset({0}))
     make.make_checkpoints(job.runs.get(number=1), now - timedelta(hours=1), shape)
     answer = viewer.get(reverse("job-compare", args=[job.pk]), {"a": "run 1", "b": "run 2"})
@@ -100,9 +100,9 @@ def test_a_savepoint_does_not_make_its_run_seem_to_write_more(viewer: Client, jo
     assert (figures["Checkpointed size, maximum"].before or 0) < 10_000_000
 
 
-@pytest.mark.parametrize(("before", "after", "said"), [(100, 2_500, "(× 25)"), (2_500, 100, "(÷ 25)")])
-def test_change_is_shown_as_a_ratio(before: float, after: float, said: str) -> None:
-    assert Difference("Async", "ms", before, after).sentence.endswith(said)
+@pytest.mark.parametrize(("before", "after", "expected"), [(100, 2_500, "(× 25)"), (2_500, 100, "(÷ 25)")])
+def test_change_is_shown_as_a_ratio(before: float, after: float, expected: str) -> None:
+    assert Difference("Async", "ms", before, after).sentence.endswith(expected)
 
 
 def test_an_operator_with_a_new_id_is_found_by_its_name(viewer: Client, job: Job) -> None:
@@ -112,7 +112,7 @@ def test_an_operator_with_a_new_id_is_found_by_its_name(viewer: Client, job: Job
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "said"),
+    ("a", "b", "expected"),
     [
         ("99", "15", "This job has no checkpoint 99."),
         ("3/15", "15", "This job has no checkpoint 15 in run 3."),
@@ -127,10 +127,10 @@ def test_an_operator_with_a_new_id_is_found_by_its_name(viewer: Client, job: Job
         ("2026-11-21 10:00/2026-11-21 11:00", "run 1", "Compare two checkpoints, two runs or two time ranges."),
     ],
 )
-def test_comparison_errors_appear_at_their_fields(viewer: Client, job: Job, a: str, b: str, said: str) -> None:
+def test_comparison_errors_appear_at_their_fields(viewer: Client, job: Job, a: str, b: str, expected: str) -> None:
     answer = viewer.get(reverse("job-compare", args=[job.pk]), {"a": a, "b": b})
     assert answer.status_code == 400
-    assert said in answer.content.decode()
+    assert expected in answer.content.decode()
 
 
 def test_checkpoints_of_another_job_are_not_found(viewer: Client, job: Job, now: datetime) -> None:
@@ -139,7 +139,7 @@ def test_checkpoints_of_another_job_are_not_found(viewer: Client, job: Job, now:
     assert viewer.get(reverse("job-compare", args=[job.pk]), {"a": "500", "b": "15"}).status_code == 400
 
 
-def test_noise_is_not_a_largest_change() -> None:
+def test_small_and_unknown_differences_have_no_weight() -> None:
     assert Difference("Sync", "ms", 1, 15).weight == 0
     assert Difference("Sync", "ms", 1000, 4000).weight == Difference("Sync", "ms", 4000, 1000).weight == 2
     assert Difference("Full size", "bytes", None, 10**9).weight == 0

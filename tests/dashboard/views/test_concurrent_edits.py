@@ -206,7 +206,7 @@ def test_changed_secret_is_not_shown(ada: Client, bob: Client) -> None:
     assert "s3cret" not in page
 
 
-def test_leader_that_moved_is_no_change_of_a_person(
+def test_a_new_leader_does_not_cause_an_edit_conflict(
     bob: Client, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(examination, "LIMIT_S", 0.2)  # no ensemble answers

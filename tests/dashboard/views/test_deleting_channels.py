@@ -68,9 +68,9 @@ def test_channel_deletion_needs_confirmation_and_keeps_messages(
         reverse("delivery", args=[message.pk]),
         reverse("incident", args=[incident.pk]),
     ):
-        told = page(operator, shown)
-        assert "on-call" in told
-        assert f'href="{reverse("channel", args=[channel.pk])}"' not in told
+        html = page(operator, shown)
+        assert "on-call" in html
+        assert f'href="{reverse("channel", args=[channel.pk])}"' not in html
     assert operator.get(reverse("channel", args=[channel.pk])).status_code == 404
     assert operator.get(f"/api/v1/messages/{message.pk}").json()["channel_name"] == "on-call"
     entry = AuditEntry.objects.get(action="channel.remove")

@@ -36,27 +36,29 @@ def failed(job: Job, now: datetime) -> Checkpoint:
     return rows[-1]
 
 
-def test_the_checkpoints_page_and_its_row_say_why(operator: Client, failed: Checkpoint) -> None:
+def test_page_and_row_of_a_checkpoint_show_the_diagnosis(operator: Client, failed: Checkpoint) -> None:
     address = reverse("checkpoint", args=[failed.pk])
     for page in (operator.get(address), operator.get(address, headers={"HX-Request": "true"})):
-        said = page.content.decode()
-        assert SAYS in said
-        assert "&lt;b&gt;register&lt;/b&gt;" in said
-        assert "<b>register" not in said
+        html = page.content.decode()
+        assert SAYS in html
+        assert "&lt;b&gt;register&lt;/b&gt;" in html
+        assert "<b>register" not in html
 
 
-def test_the_overview_says_what_is_wrong_now_and_what_to_set(operator: Client, job: Job, failed: Checkpoint) -> None:
-    said = operator.get(reverse("job", args=[job.pk])).content.decode()
-    assert SAYS in said
-    assert reverse("checkpoint", args=[failed.pk]) in said
-    assert "Configuration advice:" in said
-    assert "execution.checkpointing.num-retained: 3" in said
+def test_the_overview_shows_the_diagnosis_and_the_advised_settings(
+    operator: Client, job: Job, failed: Checkpoint
+) -> None:
+    page = operator.get(reverse("job", args=[job.pk])).content.decode()
+    assert SAYS in page
+    assert reverse("checkpoint", args=[failed.pk]) in page
+    assert "Configuration advice:" in page
+    assert "execution.checkpointing.num-retained: 3" in page
 
 
-def test_the_configuration_has_the_advice_at_its_key(operator: Client, job: Job, failed: Checkpoint) -> None:
-    said = operator.get(reverse("job-configuration", args=[job.pk])).content.decode()
-    assert "execution.checkpointing.num-retained: 3" in said
-    assert '<dt>Retained checkpoints</dt><dd>1 <a class="tag advised" href="#finding-one_retained"' in said
+def test_the_configuration_shows_the_advice_at_its_key(operator: Client, job: Job, failed: Checkpoint) -> None:
+    page = operator.get(reverse("job-configuration", args=[job.pk])).content.decode()
+    assert "execution.checkpointing.num-retained: 3" in page
+    assert '<dt>Retained checkpoints</dt><dd>1 <a class="tag advised" href="#finding-one_retained"' in page
 
 
 def test_healthy_job_has_no_diagnosis(operator: Client, job: Job, now: datetime) -> None:
@@ -78,9 +80,9 @@ def test_a_job_without_a_run_has_a_page(operator: Client, job: Job) -> None:
 def test_incident_shows_its_likely_cause(operator: Client, job: Job, failed: Checkpoint, now: datetime) -> None:
     incident = make.make_incident(make.make_rule(job), now)
     incident.events.update(evidence={"last_row": failed.pk, "count": 3})
-    said = operator.get(reverse("incident", args=[incident.pk])).content.decode()
-    assert "Probable cause" in said
-    assert SAYS in said
+    page = operator.get(reverse("incident", args=[incident.pk])).content.decode()
+    assert "Probable cause" in page
+    assert SAYS in page
     Incident.objects.update(kind="cluster_unreachable")
     assert SAYS not in operator.get(reverse("incident", args=[incident.pk])).content.decode()
 
@@ -88,10 +90,10 @@ def test_incident_shows_its_likely_cause(operator: Client, job: Job, failed: Che
 def test_api_returns_the_same_diagnosis(operator: Client, job: Job, failed: Checkpoint, now: datetime) -> None:
     incident = make.make_incident(make.make_rule(job), now)
     incident.events.update(evidence={"last_row": failed.pk})
-    told = operator.get(f"/api/v1/jobs/{job.pk}/diagnosis").json()
-    assert told["checkpoint_id"] == failed.pk
-    assert [each["name"] for each in told["advices"]] == ["one_retained"]
-    (cause,) = told["causes"]
+    body = operator.get(f"/api/v1/jobs/{job.pk}/diagnosis").json()
+    assert body["checkpoint_id"] == failed.pk
+    assert [each["name"] for each in body["advices"]] == ["one_retained"]
+    (cause,) = body["causes"]
     assert (cause["name"], cause["confidence"]) == ("external_timeout", "certain")
     assert cause["sentence"].startswith(SAYS)
     assert cause["title_value"] == {"code": "diagnosis.external-timeout", "args": {}}
@@ -110,6 +112,6 @@ def test_api_returns_the_same_diagnosis(operator: Client, job: Job, failed: Chec
         "",
         None,
     )
-    assert told["advices"][0]["advice"][0]["why_value"]["code"] == "diagnosis.retain-more"
+    assert body["advices"][0]["advice"][0]["why_value"]["code"] == "diagnosis.retain-more"
     for path in (f"checkpoints/{failed.pk}", f"incidents/{incident.pk}"):
         assert operator.get(f"/api/v1/{path}/diagnosis").json() == [cause]

@@ -38,7 +38,7 @@ def rows(client: Client, job: Job, what: str, **asked: str) -> list[dict[str, st
     return list(csv.DictReader(io.StringIO(text(client, job, what, "csv", **asked))))
 
 
-def test_the_history_is_what_the_page_shows_by_the_same_filters(viewer: Client, job: Job) -> None:
+def test_the_history_download_uses_the_filters_of_the_page(viewer: Client, job: Job) -> None:
     assert [row["checkpoint_id"] for row in rows(viewer, job, "history")] == [str(n) for n in range(35, 0, -1)]
     failed = rows(viewer, job, "history", status="FAILED", run="1")
     assert [row["checkpoint_id"] for row in failed] == ["30", "27"]
@@ -60,7 +60,7 @@ def test_every_table_can_be_downloaded(viewer: Client, job: Job, what: str) -> N
     assert json.loads(text(viewer, job, what, "json", range="all"))
 
 
-def test_a_comparison_and_a_checkpoints_subtasks_too(viewer: Client, job: Job) -> None:
+def test_comparisons_and_subtasks_can_be_downloaded(viewer: Client, job: Job) -> None:
     assert {row["operator"] for row in rows(viewer, job, "compare", a="31", b="32")} == {
         "",
         *(name for name, _ in make.VERTICES),
@@ -89,18 +89,18 @@ def test_a_negative_number_stays_a_number(viewer: Client, job: Job) -> None:
     assert any(row["change"].startswith("-") for row in found)
 
 
-def test_a_wrong_filter_is_named_by_field(viewer: Client, job: Job) -> None:
+def test_an_invalid_filter_is_reported_at_its_field(viewer: Client, job: Job) -> None:
     answer = viewer.get(reverse("job-download", args=[job.pk, "history", "csv"]), {"took": "soon"})
     assert answer.status_code == 400
     assert "Enter a number and a unit" in answer.json()["errors"]["took"][0]
 
 
 @pytest.mark.parametrize(("what", "form"), [("history", "xlsx"), ("secrets", "csv")])
-def test_what_does_not_exist_is_not_found(viewer: Client, job: Job, what: str, form: str) -> None:
+def test_unknown_downloads_return_404(viewer: Client, job: Job, what: str, form: str) -> None:
     assert viewer.get(reverse("job-download", args=[job.pk, what, form])).status_code == 404
 
 
-def test_the_files_name_is_harmless(viewer: Client, job: Job) -> None:
+def test_the_file_name_has_no_special_characters(viewer: Client, job: Job) -> None:
     answer = viewer.get(reverse("job-download", args=[job.pk, "runs", "csv"]))
     assert answer.headers["Content-Disposition"] == 'attachment; filename="a--quoted--name--runs.csv"'
     assert file_name("../作业") == "rows"

@@ -37,11 +37,11 @@ def test_forecast_shows_when_a_slowing_job_reaches_its_timeout(operator: Client,
     path = tmp_path / "dsn"
     path.write_text(dsn())
     Pipeline(path).run()
-    told = operator.get(api).json()
-    assert told["forecast"]["duration_per_day"] == pytest.approx(800, rel=0.25)
-    assert told["forecast"]["state_per_day"] == pytest.approx(16 * 10**6, rel=0.25)
-    assert {each["figure"] for each in told["usual"]} == {"duration", "state_size", "interval"}
-    assert "timeout_foreseen" in [each["name"] for each in told["advices"]]
+    body = operator.get(api).json()
+    assert body["forecast"]["duration_per_day"] == pytest.approx(800, rel=0.25)
+    assert body["forecast"]["state_per_day"] == pytest.approx(16 * 10**6, rel=0.25)
+    assert {each["figure"] for each in body["usual"]} == {"duration", "state_size", "interval"}
+    assert "timeout_foreseen" in [each["name"] for each in body["advices"]]
     page = operator.get(address, {"range": "30d"}).content.decode()
     for words in ("typical for this hour", "grows by", "Checkpoints will reach their timeout"):
         assert words in page

@@ -25,7 +25,7 @@ def test_empty_fleet_page_names_the_next_step(operator: Client) -> None:
     assert "manage.py up --demo" in operator.get(reverse("fleet")).content.decode()
 
 
-def test_with_a_cluster_and_no_job_it_says_how_to_submit_one(operator: Client, now: datetime) -> None:
+def test_without_jobs_the_page_names_the_submit_command(operator: Client, now: datetime) -> None:
     make.make_cluster(now)
     assert "manage.py submit" in operator.get(reverse("fleet")).content.decode()
 
@@ -57,7 +57,7 @@ def test_the_strip_has_the_levels_of_the_rows(operator: Client, now: datetime) -
     assert page.count('class="level level-overdue"') == 1
 
 
-def test_a_silent_cluster_is_named_with_since_when(operator: Client, now: datetime) -> None:
+def test_an_unreachable_cluster_is_shown_with_its_last_response(operator: Client, now: datetime) -> None:
     sample_fleet.make_troubled_fleet(now)
     page = operator.get(reverse("fleet")).content.decode()
     assert "apac has not answered" in page
@@ -69,11 +69,11 @@ def test_job_missing_after_a_cluster_rebuild_is_reported(operator: Client, now: 
     job = make.make_job(make.make_cluster(now))
     run = make.make_run(job, now, missing_since=now - timedelta(seconds=80))
     make.make_checkpoints(run, now - timedelta(minutes=5), make.Shape(count=8))
-    said = "The engine has not reported this job for"
+    text = "The engine has not reported this job for"
     (row,) = operator.get(reverse("fleet")).context["fleet"].shown.rows
-    assert (row.health.state_word, row.health.sentence.startswith(said)) == ("unknown", True)
+    assert (row.health.state_word, row.health.sentence.startswith(text)) == ("unknown", True)
     page = operator.get(reverse("job", args=[job.pk])).content.decode()
-    assert said in page
+    assert text in page
     assert "last seen RUNNING" in page
     assert "No checkpoint is triggered" not in page
     assert "The cluster does not answer" not in page
@@ -96,7 +96,7 @@ def test_the_live_part_is_a_fragment(operator: Client, now: datetime) -> None:
     assert "<html" not in response.content.decode()
 
 
-def test_two_hundred_jobs_cost_the_queries_of_ten(
+def test_two_hundred_jobs_need_as_many_queries_as_ten(
     operator: Client, now: datetime, django_assert_max_num_queries: Queries
 ) -> None:
     cluster = make.make_cluster(now)
@@ -115,7 +115,7 @@ def test_two_hundred_jobs_cost_the_queries_of_ten(
     assert len(response.context["fleet"].strip) == 200
 
 
-def test_rows_that_come_below_are_neither_doubled_nor_missed_while_the_order_changes(
+def test_rows_loaded_on_scroll_are_neither_repeated_nor_skipped_if_the_order_changes(
     operator: Client, now: datetime
 ) -> None:
     cluster = make.make_cluster(now)
@@ -135,7 +135,7 @@ def test_rows_that_come_below_are_neither_doubled_nor_missed_while_the_order_cha
     assert 'id="more"' not in whole.content.decode()
 
 
-def test_a_list_is_renewed_the_less_often_the_more_it_shows(operator: Client, now: datetime) -> None:
+def test_longer_lists_are_refreshed_less_often(operator: Client, now: datetime) -> None:
     _jobs(make.make_cluster(now), now, 120)
     assert 'hx-trigger="tick from:body"' in operator.get(reverse("fleet"), headers=LIVE).content.decode()
     grown = operator.get(reverse("fleet"), {"upto": "3"}, headers=LIVE).content.decode()
@@ -143,7 +143,7 @@ def test_a_list_is_renewed_the_less_often_the_more_it_shows(operator: Client, no
     assert 'id="fleet-upto" name="upto" value="3" hx-get="/?"' in grown
 
 
-def test_pages_are_addresses_of_their_own(operator: Client, now: datetime) -> None:
+def test_each_page_of_the_list_has_an_address(operator: Client, now: datetime) -> None:
     _jobs(make.make_cluster(now), now, 60)
     first = operator.get(reverse("fleet"), {"cluster": "waymark"}).content.decode()
     assert 'href="?cluster=waymark&amp;page=2"' in first
@@ -153,7 +153,7 @@ def test_pages_are_addresses_of_their_own(operator: Client, now: datetime) -> No
     assert 'href="?cluster=waymark&amp;page=1"' in second.content.decode()
 
 
-def test_a_list_grows_only_so_far(operator: Client, now: datetime) -> None:
+def test_a_list_grows_to_at_most_300_rows(operator: Client, now: datetime) -> None:
     cluster = make.make_cluster(now)
     for n in range(320):
         make.make_job(cluster, f"job-{n:04}")
@@ -172,7 +172,7 @@ def test_page_number_out_of_range_shows_the_nearest_page(
     assert _names(operator.get(reverse("fleet"), query)) == ["the only one"]
 
 
-def test_the_newest_checkpoint_is_of_an_older_run_until_the_new_one_has_one(operator: Client, now: datetime) -> None:
+def test_the_newest_checkpoint_may_belong_to_an_earlier_run(operator: Client, now: datetime) -> None:
     job = make.make_job(make.make_cluster(now))
     old = make.make_run(job, now - timedelta(days=9), age=timedelta(days=2), state=RunState.CANCELED)
     done = make.make_checkpoints(old, now - timedelta(days=9), make.Shape(count=3))[-1]
@@ -219,7 +219,7 @@ def test_each_column_sorts_in_both_directions(
         assert ascending == descending[::-1]
 
 
-def test_the_heading_of_the_sorted_column_says_so_and_reverses_the_order(operator: Client, now: datetime) -> None:
+def test_the_heading_of_the_sorted_column_is_marked_and_reverses_the_order(operator: Client, now: datetime) -> None:
     _three_jobs(now)
     page = operator.get(reverse("fleet"), {"sort": "size", "order": "desc", "q": "a"}).content.decode()
     assert page.count("aria-sort=") == 1

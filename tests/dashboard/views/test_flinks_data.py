@@ -81,7 +81,7 @@ HISTORY: list[tuple[str, Text]] = [
 ]
 
 
-def test_the_history_has_every_column_of_flinks(run: Run, seen: Callable[..., str]) -> None:
+def test_the_history_has_every_column_of_flinks_history(run: Run, seen: Callable[..., str]) -> None:
     page = seen("job-history", run.job_id)
     for entry in sample("checkpoints")["history"]:
         row = _row(page, f"checkpoint-{Checkpoint.objects.get(run=run, checkpoint_id=entry['id']).pk}")
@@ -90,7 +90,9 @@ def test_the_history_has_every_column_of_flinks(run: Run, seen: Callable[..., st
             assert text(entry[name]) in row, (name, entry[name])
 
 
-def test_the_expanded_row_has_operators_path_type_and_what_became_of_it(run: Run, seen: Callable[..., str]) -> None:
+def test_the_expanded_row_has_operators_path_type_and_whether_it_was_discarded(
+    run: Run, seen: Callable[..., str]
+) -> None:
     for entry in sample("checkpoints")["history"]:
         page = seen("checkpoint", Checkpoint.objects.get(run=run, checkpoint_id=entry["id"]).pk)
         assert entry["external_path"] in page
@@ -113,10 +115,10 @@ def test_the_expanded_row_has_operators_path_type_and_what_became_of_it(run: Run
 
 
 def test_every_subtask_has_every_figure_with_minimum_average_and_maximum(run: Run, seen: Callable[..., str]) -> None:
-    told = sample("checkpoint_subtasks")
+    result = sample("checkpoint_subtasks")
     checkpoint = Checkpoint.objects.filter(run=run).earliest("checkpoint_id")
     page = seen("operator", checkpoint.operators.order_by("position")[0].pk)
-    for subtask in told["subtasks"]:
+    for subtask in result["subtasks"]:
         row = re.search(rf'<th scope="row">{subtask["index"]}</th>.*?</tr>', page)
         assert row is not None
         for value, text in (
@@ -133,7 +135,7 @@ def test_every_subtask_has_every_figure_with_minimum_average_and_maximum(run: Ru
         ):
             assert text(value) in row[0], value
         assert "<td>no</td>" in row[0]  # unaligned
-    summary = told["summary"]
+    summary = result["summary"]
     for name, text in (
         ("end_to_end_duration", flink_duration_text),
         ("checkpointed_size", bytes_text),
@@ -169,15 +171,13 @@ def test_the_overview_has_the_counts_and_the_newest_of_each_kind(run: Run, seen:
         assert value in row
 
 
-def test_failures_that_the_engine_counts_and_has_no_entry_of_are_explained(
-    run: Run, seen: Callable[..., str], now: datetime
-) -> None:
-    said = "2 checkpoints failed before they were triggered"
+def test_counted_failures_without_an_entry_are_explained(run: Run, seen: Callable[..., str], now: datetime) -> None:
+    text = "2 checkpoints failed before they were triggered"
     Run.objects.filter(pk=run.pk).update(counts={**run.counts, "failed": 2})
     run.checkpoints.filter(status="FAILED").delete()
-    assert said in seen("job", run.job_id, range="all")
+    assert text in seen("job", run.job_id, range="all")
     run.checkpoints.update(status="FAILED", failed_at=now)
-    assert said not in seen("job", run.job_id, range="all")
+    assert text not in seen("job", run.job_id, range="all")
 
 
 def test_restored_snapshot_is_shown_with_its_path(run: Run, seen: Callable[..., str]) -> None:

@@ -59,14 +59,14 @@ def test_found_checkpoint_is_offered_with_age_size_and_location(operator: Client
     assert choice.taken_at == dead.checkpoints.get(checkpoint_id=3).triggered_at + timedelta(seconds=10)
     whole = sum(snapshots.sizes(SAMPLE).values()) + len(snapshots.metadata(SAMPLE))
     assert choice.size == whole
-    told = page(operator, job)
-    assert f"found in the directory of run {dead.number}, not in the history" in told
+    html = page(operator, job)
+    assert f"found in the directory of run {dead.number}, not in the history" in html
 
 
 def test_found_checkpoint_is_preselected_as_by_recovery(operator: Client, job: Job) -> None:
-    told = page(operator, job)
-    assert "Found in the checkpoint directory, not in the history:" in told
-    assert 'name="from" value="found-1-4"' in told
+    html = page(operator, job)
+    assert "Found in the checkpoint directory, not in the history:" in html
+    assert 'name="from" value="found-1-4"' in html
 
 
 def test_found_checkpoint_is_offered_with_those_of_the_history(operator: Client, job: Job) -> None:
@@ -78,7 +78,7 @@ def test_found_checkpoint_is_offered_with_those_of_the_history(operator: Client,
     assert "Found in the checkpoint directory, not in the history:" not in chosen
 
 
-def test_a_person_starts_the_job_from_it(operator: Client, job: Job, dead: Run, root: Path) -> None:
+def test_a_person_starts_the_job_from_a_found_checkpoint(operator: Client, job: Job, dead: Run, root: Path) -> None:
     operator.post(reverse("job-restart", args=[job.pk]), {"from": "found-1-4"})
     attempt = RestartAttempt.objects.get()
     assert attempt.restore_path == f"file:{place(root, dead, 4)}"
@@ -100,19 +100,21 @@ def test_unknown_number_is_refused(operator: Client, job: Job, nonsense: str) ->
     assert not RestartAttempt.objects.exists()
 
 
-def test_one_that_was_found_damaged_says_so(operator: Client, job: Job, dead: Run, root: Path, now: datetime) -> None:
+def test_damage_of_a_found_checkpoint_is_shown(
+    operator: Client, job: Job, dead: Run, root: Path, now: datetime
+) -> None:
     path = f"file:{place(root, dead, 4)}"
     CheckedState.objects.create(job=job, path=path, checked_at=now, problem="a file is missing")
     assert "<b>Known to be damaged:</b> a file is missing" in page(operator, job, **{"from": "found-1-4"})
 
 
-def test_one_whose_metadata_cannot_be_read_has_no_size(job: Job, dead: Run, root: Path) -> None:
+def test_a_found_checkpoint_with_unreadable_metadata_has_no_size(job: Job, dead: Run, root: Path) -> None:
     (place(root, dead, 4) / "_metadata").write_bytes(b"nonsense")
     [choice] = found(job)
     assert choice.size is None
 
 
-def test_where_the_directory_is_not_reached_nothing_is_offered_of_it(job: Job, settings: Settings) -> None:
+def test_checkpoints_outside_the_state_roots_are_not_offered(job: Job, settings: Settings) -> None:
     settings.STATE_ROOTS = ()
     assert found(job) == []
 
@@ -138,9 +140,9 @@ class TestUnresponsiveStorage:
         eventually("nothing hangs any more", lambda: not STORAGE_THREADS.hanging(f" {root}"), 60)
 
     def test_page_reports_the_unresponsive_storage(self, operator: Client, job: Job, mute: str) -> None:
-        told = page(operator, job)
-        assert f"<b>Newer checkpoints may exist:</b> {mute}" in told
-        assert "from checkpoint 3" in told
+        html = page(operator, job)
+        assert f"<b>Newer checkpoints may exist:</b> {mute}" in html
+        assert "from checkpoint 3" in html
 
     def test_page_does_not_claim_that_no_checkpoint_exists(
         self, operator: Client, job: Job, dead: Run, mute: str
@@ -148,9 +150,9 @@ class TestUnresponsiveStorage:
         dead.checkpoints.update(status="FAILED")
         seen = dead.checkpoints.get(checkpoint_id=3)
         dead.checkpoints.filter(pk=seen.pk).update(status="COMPLETED", discarded=True)
-        told = page(operator, job)
-        assert mute in told
-        assert "No snapshot to restart from" not in told
+        html = page(operator, job)
+        assert mute in html
+        assert "No snapshot to restart from" not in html
 
     def test_known_snapshot_can_be_used_without_the_storage(self, operator: Client, job: Job, dead: Run) -> None:
         seen = dead.checkpoints.get(checkpoint_id=3)
@@ -165,6 +167,6 @@ class TestUnresponsiveStorage:
         assert f"Nothing was stopped or started. {mute}" in refused
         assert not RestartAttempt.objects.exists()
 
-    def test_the_rows_again_are_not_known(self, operator: Client, job: Job) -> None:
+    def test_rows_written_again_are_unknown_for_a_found_checkpoint(self, operator: Client, job: Job) -> None:
         part = operator.get(reverse("restart-rows", args=[job.pk]), {"from": "found-1-4"})
         assert (part.status_code, part.content.strip()) == (200, b"")

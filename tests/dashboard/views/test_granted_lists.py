@@ -53,7 +53,7 @@ def granted(acted: Rows, seen: Rows, now: datetime) -> Client:
     return client
 
 
-def test_an_operator_of_some_jobs_makes_rules_for_each_of_them(granted: Client, acted: Rows, seen: Rows) -> None:
+def test_an_operator_creates_rules_only_for_jobs_with_a_grant(granted: Client, acted: Rows, seen: Rows) -> None:
     address = "/rules/new/restart_loop/"
     form = granted.get(address).context["form"]
     assert [value for value, _label in form.fields["scope"].choices] == ["job"]
@@ -69,14 +69,16 @@ def page(client: Client, address: str) -> str:
     return client.get(address).content.decode()
 
 
-def test_the_fleet_offers_to_choose_the_jobs_it_may_act_on(granted: Client, acted: Rows, seen: Rows) -> None:
+def test_only_jobs_that_the_account_may_operate_can_be_selected_in_the_fleet(
+    granted: Client, acted: Rows, seen: Rows
+) -> None:
     fleet = page(granted, "/")
     assert 'class="chosen-bar"' in fleet
     assert f'name="jobs" value="{acted.job.pk}"' in fleet
     assert f'name="jobs" value="{seen.job.pk}"' not in fleet
 
 
-def test_incidents_are_acknowledged_where_it_acts(granted: Client, acted: Rows, seen: Rows) -> None:
+def test_only_incidents_of_operated_jobs_can_be_acknowledged(granted: Client, acted: Rows, seen: Rows) -> None:
     mine, other = acted.ids["incidents"], seen.ids["incidents"]
     listed = page(granted, "/incidents/")
     assert f'value="{mine}" aria-label="Select incident' in listed
@@ -86,7 +88,7 @@ def test_incidents_are_acknowledged_where_it_acts(granted: Client, acted: Rows, 
     assert states == {mine: IncidentState.ACKNOWLEDGED, other: IncidentState.OPEN}
 
 
-def test_maintenance_is_planned_and_ended_where_it_acts(granted: Client, acted: Rows, seen: Rows) -> None:
+def test_only_maintenance_of_operated_jobs_can_be_planned_and_ended(granted: Client, acted: Rows, seen: Rows) -> None:
     listed = page(granted, "/maintenance/")
     assert f"/maintenance/{acted.ids['maintenance']}/end/" in listed
     assert f"/maintenance/{seen.ids['maintenance']}/end/" not in listed
@@ -99,7 +101,9 @@ def test_maintenance_is_planned_and_ended_where_it_acts(granted: Client, acted: 
     assert MaintenanceWindow.objects.filter(cluster=acted.cluster).exists()
 
 
-def test_the_automation_is_paused_where_it_acts(granted: Client, acted: Rows, seen: Rows, now: datetime) -> None:
+def test_only_pauses_of_operated_clusters_can_be_started_and_ended(
+    granted: Client, acted: Rows, seen: Rows, now: datetime
+) -> None:
     listed = page(granted, "/automation/")
     assert f"/automation/pauses/{acted.ids['pauses']}/end/" in listed
     assert f"/automation/pauses/{seen.ids['pauses']}/end/" not in listed
@@ -108,7 +112,7 @@ def test_the_automation_is_paused_where_it_acts(granted: Client, acted: Rows, se
     assert granted.post("/automation/", {"cluster": acted.cluster.pk, "reason": "mine"}).status_code == 302
 
 
-def test_a_viewer_is_offered_nothing(viewer: Client, acted: Rows) -> None:
+def test_a_viewer_has_no_buttons(viewer: Client, acted: Rows) -> None:
     for address, button in (
         ("/", "chosen-bar"),
         ("/incidents/", "Select incident"),
@@ -118,7 +122,7 @@ def test_a_viewer_is_offered_nothing(viewer: Client, acted: Rows) -> None:
         assert button not in page(viewer, address)
 
 
-def test_messages_are_those_of_what_it_sees_and_are_tried_again_where_it_acts(
+def test_messages_of_visible_jobs_are_listed_and_those_of_operated_jobs_can_be_retried(
     granted: Client, acted: Rows, seen: Rows, now: datetime
 ) -> None:
     hidden = rows_of_every_kind(now, "hidden")
@@ -136,17 +140,15 @@ def test_messages_are_those_of_what_it_sees_and_are_tried_again_where_it_acts(
     assert by_api == [200, 200, 404]
 
 
-def test_a_message_that_also_tells_of_what_is_hidden_is_not_there(granted: Client, acted: Rows, now: datetime) -> None:
+def test_a_message_that_mentions_a_hidden_job_is_not_found(granted: Client, acted: Rows, now: datetime) -> None:
     hidden = rows_of_every_kind(now, "hidden")
-    told = Notification.objects.filter(delivery=hidden.ids["messages"])
-    assert told.update(delivery=acted.ids["messages"]) == 1
+    result = Notification.objects.filter(delivery=hidden.ids["messages"])
+    assert result.update(delivery=acted.ids["messages"]) == 1
     assert granted.get(f"/messages/{acted.ids['messages']}/").status_code == 404
 
 
 @pytest.mark.parametrize("named", ["{job}", "{cluster}/{job}"])
-def test_a_hidden_job_and_one_that_is_not_there_are_answered_alike(
-    granted: Client, acted: Rows, now: datetime, named: str
-) -> None:
+def test_hidden_and_missing_jobs_get_the_same_response(granted: Client, acted: Rows, now: datetime, named: str) -> None:
     hidden = rows_of_every_kind(now, "hidden")
     make_job(hidden.cluster, acted.job.name)  # a hidden job with the same name is not revealed either
     for address, options in (("/maintenance/", {}), ("/api/v1/maintenance", {"content_type": "application/json"})):
@@ -155,23 +157,23 @@ def test_a_hidden_job_and_one_that_is_not_there_are_answered_alike(
             text = named.format(job=job, cluster=cluster)
             typed = {"scope": "job", "job": text, "lasts": "1 h", "reason": "x"}
             answer = granted.post(address, typed, **options)
-            said = re.findall(
+            html = re.findall(
                 r"There is no job named.*|.* Enter .*|.*hidden-.*", answer.content.decode().replace(text, "NAME")
             )
-            answers.append((answer.status_code, said))
+            answers.append((answer.status_code, html))
         assert answers[0] == answers[1]
         assert (answers[0][0], "There is no job named" in answers[0][1][0]) == (422, True)
     typed = {"scope": "job", "job": acted.job.name, "lasts": "1 h", "reason": "x"}
     assert granted.post("/maintenance/", typed).status_code == 302
 
 
-def test_names_of_jobs_that_it_sees_and_does_not_act_on_are_known(granted: Client, seen: Rows) -> None:
+def test_actions_on_a_visible_job_without_a_grant_return_403(granted: Client, seen: Rows) -> None:
     typed = {"scope": "job", "job": seen.job.name, "lasts": "1 h", "reason": "x"}
     assert granted.post("/maintenance/", typed).status_code == 403
     assert granted.post("/api/v1/maintenance", typed, content_type="application/json").status_code == 403
 
 
-def test_messages_name_their_own_channels_and_no_answer_of_a_receiver(
+def test_messages_hide_foreign_channels_and_responses_of_receivers(
     granted: Client, viewer: Client, acted: Rows, now: datetime
 ) -> None:
     hidden = rows_of_every_kind(now, "hidden")
@@ -180,17 +182,17 @@ def test_messages_name_their_own_channels_and_no_answer_of_a_receiver(
     message = acted.ids["messages"]
     addresses = ("/messages/", f"/messages/{message}/", f"/incidents/{acted.ids['incidents']}/")
     for address in (*addresses, f"/api/v1/messages/{message}"):
-        told = page(granted, address)
-        assert foreign.name not in told
-        assert not ANSWERS.search(told)
-        assert f'href="/channels/{own.pk}/"' not in told
+        html = page(granted, address)
+        assert foreign.name not in html
+        assert not ANSWERS.search(html)
+        assert f'href="/channels/{own.pk}/"' not in html
         assert ANSWERS.search(page(viewer, address))
     for address in addresses:
         assert own.name in page(granted, address)
     assert foreign.name in page(viewer, "/messages/")
 
 
-def test_a_rule_shows_names_of_channels_to_who_may_choose_among_them(
+def test_a_rule_page_hides_foreign_channels_from_accounts_limited_by_grants(
     granted: Client, viewer: Client, acted: Rows, seen: Rows
 ) -> None:
     foreign = Channel.objects.get(pk=acted.ids["channels"])
@@ -202,7 +204,7 @@ def test_a_rule_shows_names_of_channels_to_who_may_choose_among_them(
     assert foreign.name in page(viewer, f"/rules/{seen.ids['rules']}/")
 
 
-def test_what_rules_find_of_waymark_itself_is_for_who_sees_everything(
+def test_rules_about_waymark_are_only_for_accounts_that_see_everything(
     granted: Client, operator: Client, acted: Rows
 ) -> None:
     (kind,) = [kind for kind in kinds().values() if kind.subject is Subject.WAYMARK][:1]

@@ -16,6 +16,8 @@ from redis import Redis
 from dashboard.logs import exclude_health_probe
 from monitoring import broker
 from monitoring.models import Cluster, Tick
+from monitoring.reasons.archive import ArchiveReason
+from monitoring.reasons.columns import columns
 from monitoring.selfwatch.own_facts import periods
 
 
@@ -37,12 +39,14 @@ def seeing(db: None, redis: Redis) -> None:
     broker.write_heartbeat(redis, "worker", threads=4, taken=1200)
 
 
-def test_it_is_healthy_while_it_sees(seeing: None, stranger: Client) -> None:
+def test_health_is_200_while_waymark_can_monitor(seeing: None, stranger: Client) -> None:
     answer = stranger.get(reverse("health"))
     assert (answer.status_code, answer.json()) == (200, {"status": "healthy", "problems": [], "warnings": []})
 
 
-def test_it_is_503_while_it_is_blind_and_says_what(seeing: None, redis: Redis, stranger: Client) -> None:
+def test_health_is_503_with_the_problems_while_waymark_cannot_monitor(
+    seeing: None, redis: Redis, stranger: Client
+) -> None:
     redis.flushall()
     answer = stranger.get(reverse("health"))
     assert answer.status_code == 503
@@ -52,14 +56,14 @@ def test_it_is_503_while_it_is_blind_and_says_what(seeing: None, redis: Redis, s
     ]
 
 
-def test_from_elsewhere_only_the_parts_are_told(seeing: None, redis: Redis, stranger: Client) -> None:
+def test_remote_clients_see_only_the_names_of_components(seeing: None, redis: Redis, stranger: Client) -> None:
     redis.flushall()
     answer = stranger.get(reverse("health"), REMOTE_ADDR="10.1.2.3")
     assert (answer.status_code, answer.json()["problems"]) == (503, [{"part": "beat"}, {"part": "worker"}])
 
 
 @pytest.mark.django_db(transaction=True)
-def test_without_the_database_both_still_answer(redis: Redis, stranger: Client) -> None:
+def test_health_endpoints_respond_without_the_database(redis: Redis, stranger: Client) -> None:
     connection.close()
     good = connection.settings_dict["HOST"]
     connection.settings_dict["HOST"] = "/nowhere"
@@ -84,7 +88,7 @@ def test_without_the_database_both_still_answer(redis: Redis, stranger: Client) 
         ({"REMOTE_ADDR": "127.0.0.1", "HTTP_FORWARDED": "for=10.1.2.3"}, 403),
     ],
 )
-def test_without_a_token_only_this_machine_may_scrape(
+def test_without_a_token_only_local_clients_may_read_metrics(
     seeing: None, stranger: Client, request_of: dict[str, str], status: int
 ) -> None:
     answer = stranger.get(reverse("metrics"), **request_of)
@@ -93,7 +97,7 @@ def test_without_a_token_only_this_machine_may_scrape(
 
 
 @pytest.mark.parametrize(("given", "status"), [("Bearer right", 200), ("Bearer wrong", 403), ("right", 403), ("", 403)])
-def test_with_a_token_everybody_needs_it(
+def test_with_a_token_every_client_needs_it(
     seeing: None, stranger: Client, settings: Any, given: str, status: int
 ) -> None:
     settings.METRICS_TOKEN = "right"
@@ -102,7 +106,7 @@ def test_with_a_token_everybody_needs_it(
         assert answer.status_code == status
 
 
-def test_the_page_says_the_same_to_people(
+def test_the_page_shows_the_problems_of_the_endpoint(
     seeing: None, redis: Redis, viewer: Client, django_assert_max_num_queries: Callable[[int], Any]
 ) -> None:
     with django_assert_max_num_queries(17):  # one of the queries reads the account's grants
@@ -115,36 +119,38 @@ def test_the_page_says_the_same_to_people(
     assert "No scheduler (beat) is running, so no tasks are started." in page
 
 
-def test_the_page_is_chinese_where_its_reader_is_and_programs_read_english(
+def test_the_page_is_in_the_readers_language_and_the_endpoint_in_english(
     seeing: None, redis: Redis, viewer: Client, stranger: Client
 ) -> None:
     Tick.objects.filter(task="poll_clusters").update(
-        ended_at=timezone.now() - timedelta(minutes=9), failed_at=timezone.now(), failure="OSError: disk"
+        ended_at=timezone.now() - timedelta(minutes=9),
+        failed_at=timezone.now(),
+        **columns("failure", ArchiveReason.UNUSABLE(problem="disk.")),
     )
     for reader in (viewer, stranger):
         reader.cookies["django_language"] = "zh-hans"
     page = viewer.get(reverse("system-health")).content.decode()
     assert "任务“轮询集群”上次执行完毕是在 9 分钟" in page
-    assert "前；执行失败：OSError: disk。" in page
+    assert "前；执行失败：无法写入或读取归档：disk。" in page
     [problem] = stranger.get(reverse("health")).json()["problems"]
     assert problem["text"].startswith("The task “poll clusters” last completed 9 min")
-    assert problem["text"].endswith(" ago; it fails: OSError: disk.")
+    assert problem["text"].endswith(" ago; it fails: The archive cannot be written or read: disk.")
 
 
 def test_the_page_asks_to_log_in(stranger: Client, db: None) -> None:
     assert stranger.get(reverse("system-health")).status_code == 302
 
 
-def test_a_probe_while_it_is_blind_fills_no_log(db: None, redis: Redis, stranger: Client, caplog: Any) -> None:
+def test_failed_health_probes_are_not_logged(db: None, redis: Redis, stranger: Client, caplog: Any) -> None:
     assert stranger.get(reverse("health")).status_code == 503
     assert stranger.get("/nowhere/").status_code in (302, 404)
-    told = {
+    result = {
         record.getMessage(): exclude_health_probe(record)
         for record in caplog.records
         if record.name == "django.request"
     }
-    assert told["Service Unavailable: /health"] is False
-    assert all(shown for message, shown in told.items() if "/health" not in message)
+    assert result["Service Unavailable: /health"] is False
+    assert all(shown for message, shown in result.items() if "/health" not in message)
 
 
 class TestTheHistorysPipeline:
@@ -157,19 +163,21 @@ class TestTheHistorysPipeline:
         self.cluster = Cluster.objects.create(name="waymark", rest_url="http://127.0.0.1:1")
         return lambda: operator.get(reverse("system-health")).content.decode()
 
-    def test_it_is_kept_running(self, shown: Callable[[], str]) -> None:
+    def test_a_running_history_pipeline_is_active(self, shown: Callable[[], str]) -> None:
         assert ">active</span>" in shown()
 
-    def test_it_does_not_run(self, shown: Callable[[], str]) -> None:
+    def test_a_stopped_history_pipeline_is_not_running(self, shown: Callable[[], str]) -> None:
         Cluster.objects.update(created_at=timezone.now() - timedelta(hours=1))
         page = shown()
         assert "not running" in page
         assert "so long charts load slowly: it was never started." in page
 
-    def test_it_is_switched_off(self, shown: Callable[[], str], settings: Any) -> None:
+    def test_a_disabled_history_pipeline_names_its_setting(self, shown: Callable[[], str], settings: Any) -> None:
         settings.HISTORY_PIPELINE = False
         assert "WAYMARK_HISTORY_PIPELINE is off" in shown()
 
-    def test_there_is_no_job_manager_of_ours(self, shown: Callable[[], str], settings: Any) -> None:
+    def test_without_an_embedded_job_manager_the_history_pipeline_is_not_shown(
+        self, shown: Callable[[], str], settings: Any
+    ) -> None:
         settings.EMBEDDED_CLUSTER_URL = ""
         assert ">active</span>" not in shown()

@@ -34,7 +34,7 @@ def ids(rows: list[object]) -> list[int]:
     return [row.checkpoint.checkpoint_id for row in rows]  # type: ignore[attr-defined]
 
 
-def test_pages_follow_each_other_over_all_runs_without_gap_or_repeat(job: Job) -> None:
+def test_pages_have_each_checkpoint_of_all_runs_once(job: Job) -> None:
     seen: list[int] = []
     before = None
     while True:
@@ -46,7 +46,7 @@ def test_pages_follow_each_other_over_all_runs_without_gap_or_repeat(job: Job) -
     assert seen == list(range(70, 0, -1))
 
 
-def test_going_back_shows_the_page_one_came_from(job: Job) -> None:
+def test_going_back_shows_the_previous_page(job: Job) -> None:
     first = read_history(job, HistoryFilter(), before=None, after=None)
     second = read_history(job, HistoryFilter(), before=first.older, after=None)
     back = read_history(job, HistoryFilter(), before=None, after=second.newer)
@@ -55,7 +55,7 @@ def test_going_back_shows_the_page_one_came_from(job: Job) -> None:
     assert len(first.rows) == PAGE_SIZE
 
 
-def test_rows_that_arrive_meanwhile_do_not_shift_the_pages(job: Job, now: datetime) -> None:
+def test_new_rows_do_not_shift_the_pages(job: Job, now: datetime) -> None:
     first = read_history(job, HistoryFilter(), before=None, after=None)
     assert job.current_run is not None
     make.make_checkpoints(job.current_run, now + timedelta(minutes=1), make.Shape(count=3, first_id=71))
@@ -73,19 +73,21 @@ def test_rows_that_arrive_meanwhile_do_not_shift_the_pages(job: Job, now: dateti
         ({"kind": "SYNC_SAVEPOINT"}, []),
     ],
 )
-def test_it_is_filtered_by_status_and_kind(operator: Client, job: Job, query: dict[str, str], found: list[int]) -> None:
+def test_checkpoints_are_filtered_by_status_and_kind(
+    operator: Client, job: Job, query: dict[str, str], found: list[int]
+) -> None:
     page = operator.get(reverse("job-history", args=[job.pk]), query).context["page"]
     assert ids(page.rows) == found
     assert page.total == len(found)
 
 
 @pytest.mark.parametrize("nonsense", [{"before": "yesterday"}, {"status": "BROKEN"}, {"after": "2026-11-21_x"}])
-def test_nonsense_in_the_address_shows_the_newest(operator: Client, job: Job, nonsense: dict[str, str]) -> None:
+def test_an_invalid_address_shows_the_newest_checkpoints(operator: Client, job: Job, nonsense: dict[str, str]) -> None:
     page = operator.get(reverse("job-history", args=[job.pk]), nonsense).context["page"]
     assert ids(page.rows)[0] == 70
 
 
-def test_a_cursor_survives_the_address_bar() -> None:
+def test_a_cursor_is_the_same_after_formatting_and_parsing() -> None:
     cursor = Cursor(datetime.fromisoformat("2026-11-21T14:02:36.123456+00:00"), 42)
     assert Cursor.parse(str(cursor)) == cursor
 
@@ -107,13 +109,13 @@ def test_each_run_has_a_heading_that_says_what_it_was_restored_from(operator: Cl
     assert "restored from checkpoint 40" in page
 
 
-def test_ids_that_nobody_could_see_are_shown_as_a_gap(operator: Client, job: Job, now: datetime) -> None:
+def test_missed_checkpoint_ids_are_shown_as_a_gap(operator: Client, job: Job, now: datetime) -> None:
     Checkpoint.objects.filter(run=job.current_run, checkpoint_id__in=(60, 61, 62)).delete()
     CheckpointGap.objects.create(run=job.current_run, first_id=60, last_id=62, noticed_at=now)
     assert "60–62 were not recorded" in operator.get(reverse("job-history", args=[job.pk])).content.decode()
 
 
-def test_news_are_told_only_when_there_are_some(operator: Client, job: Job) -> None:
+def test_a_note_about_newer_checkpoints_appears_only_if_there_are_any(operator: Client, job: Job) -> None:
     newest, older = Checkpoint.objects.filter(run__job=job)[:2]
     address = reverse("job-history-news", args=[job.pk])
     assert operator.get(address, {"seen": str(Cursor(newest.triggered_at, newest.pk))}).content.strip() == b""
@@ -152,7 +154,7 @@ def test_a_pending_row_of_another_job_is_not_shown(operator: Client, job: Job, n
     assert b"<tr" not in operator.get(reverse("job-history-news", args=[job.pk]), asked).content
 
 
-def test_a_long_history_costs_the_queries_of_a_short_one(operator: Client, job: Job, now: datetime) -> None:
+def test_a_long_history_needs_as_many_queries_as_a_short_one(operator: Client, job: Job, now: datetime) -> None:
     with CaptureQueriesContext(connection) as short:
         operator.get(reverse("job-history", args=[job.pk]))
     run = Run.objects.get(job=job, number=1)
@@ -179,7 +181,7 @@ def test_an_opened_row_shows_operators_and_their_subtasks_with_all_figures(opera
     assert [row.cells[alignment].is_maximum for row in subtasks.rows] == [False, False, True, False]
 
 
-def test_subtasks_that_owe_their_acknowledgement_are_rows_too(operator: Client, job: Job) -> None:
+def test_subtasks_without_an_acknowledgement_have_rows(operator: Client, job: Job) -> None:
     failed = Checkpoint.objects.get(run=job.current_run, status="FAILED")
     make.make_operators([failed])
     page = operator.get(reverse("operator", args=[failed.operators.get(position=1).pk])).content.decode()
@@ -190,7 +192,7 @@ def page_of(client: Client, job: Job, **asked: str) -> str:
     return client.get(reverse("job-history", args=[job.pk]), asked).content.decode()
 
 
-def test_a_runs_heading_says_how_it_ended_and_why(operator: Client, job: Job) -> None:
+def test_the_heading_of_a_run_shows_how_and_why_it_ended(operator: Client, job: Job) -> None:
     Run.objects.filter(job=job, number=1).update(exception="ConnectException: refused (sink)")
     page = page_of(operator, job, run="1")
     assert '<b class="end-bad">FAILED</b>' in page
@@ -199,12 +201,12 @@ def test_a_runs_heading_says_how_it_ended_and_why(operator: Client, job: Job) ->
 
 
 @pytest.mark.parametrize("state", ["LOST", "CANCELED", "FINISHED"])
-def test_an_exception_of_a_run_that_did_not_fail_is_not_why_it_ended(operator: Client, job: Job, state: str) -> None:
+def test_the_heading_of_a_run_that_did_not_fail_shows_no_exception(operator: Client, job: Job, state: str) -> None:
     Run.objects.filter(job=job, number=1).update(state=state, exception="ConnectException: refused (sink)")
     assert "ConnectException" not in page_of(operator, job, run="1")
 
 
-def test_a_run_without_any_checkpoint_is_told_where_it_was(operator: Client, job: Job, now: datetime) -> None:
+def test_a_run_without_checkpoints_has_a_heading_in_order(operator: Client, job: Job, now: datetime) -> None:
     Run.objects.filter(job=job, number=2).update(number=3)
     at = now - timedelta(minutes=6, seconds=30)
     ended = at + timedelta(seconds=9)
@@ -216,7 +218,7 @@ def test_a_run_without_any_checkpoint_is_told_where_it_was(operator: Client, job
     assert "<b>Run 2</b>" not in page_of(operator, job, status="COMPLETED")
 
 
-def test_a_restart_by_the_engine_is_told_between_the_checkpoints(operator: Client, job: Job, now: datetime) -> None:
+def test_a_restart_by_the_engine_is_shown_between_the_checkpoints(operator: Client, job: Job, now: datetime) -> None:
     run = job.current_run
     for seconds, restored in ((300, 1), (120, 1), (55, 2)):
         counts = {"restored": restored, "total": 9, "in_progress": 0, "completed": 9, "failed": 0}
@@ -228,7 +230,7 @@ def test_a_restart_by_the_engine_is_told_between_the_checkpoints(operator: Clien
     assert page.index(f'id="checkpoint-{max(between)}"') < place < page.index(f'id="checkpoint-{min(between)}"')
 
 
-def test_restarts_that_were_seen_are_told_with_their_time_and_those_between_two_looks_by_their_number(
+def test_restarts_are_shown_with_their_time_or_if_missed_by_polls_as_a_number(
     operator: Client, job: Job, now: datetime
 ) -> None:
     """A restart that restores from local state does not increase the engine's counter of restores."""
@@ -245,7 +247,7 @@ def test_restarts_that_were_seen_are_told_with_their_time_and_those_between_two_
 
 
 @pytest.mark.parametrize(("after", "times"), [((1, 3), 1), ((2, 3), 2), ((0, 3), 0), ((1, 201), 0)])
-def test_a_restart_with_a_new_job_manager_is_told_though_it_counts_anew(
+def test_a_restart_is_shown_although_a_new_job_manager_resets_the_counters(
     operator: Client, job: Job, now: datetime, after: tuple[int, int], times: int
 ) -> None:
     for seconds, (restored, total) in ((120, (1, 200)), (55, after)):
@@ -268,7 +270,7 @@ def test_a_restart_with_a_new_job_manager_is_told_though_it_counts_anew(
         ({"took": "9 s", "status": "FAILED", "run": "2"}, 66, 1),
     ],
 )
-def test_it_is_filtered_by_run_time_duration_and_size(
+def test_checkpoints_are_filtered_by_run_time_duration_and_size(
     operator: Client, job: Job, asked: dict[str, str], first: int | None, total: int
 ) -> None:
     page = operator.get(reverse("job-history", args=[job.pk]), asked).context["page"]
@@ -276,26 +278,26 @@ def test_it_is_filtered_by_run_time_duration_and_size(
     assert (ids(page.rows) or [None])[0] == first
 
 
-def test_it_is_filtered_by_time(operator: Client, job: Job, now: datetime) -> None:
+def test_checkpoints_are_filtered_by_time(operator: Client, job: Job, now: datetime) -> None:
     asked = {"since": (now - timedelta(minutes=8)).isoformat(), "until": (now - timedelta(seconds=95)).isoformat()}
     page = operator.get(reverse("job-history", args=[job.pk]), asked).context["page"]
     assert ids(page.rows) == list(range(60, 34, -1))[:PAGE_SIZE]
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "expected"),
     [
         ({"took": "soon"}, "Enter a number and a unit (ms, s, min or h)"),
         ({"size": "-4 GB"}, "is not allowed: from 0 B to"),
         ({"kind": "BIG"}, "BIG is not one of the available choices"),
     ],
 )
-def test_a_wrong_filter_is_said_at_its_field_and_filters_nothing(
-    operator: Client, job: Job, asked: dict[str, str], said: str
+def test_an_invalid_filter_is_reported_at_its_field_and_ignored(
+    operator: Client, job: Job, asked: dict[str, str], expected: str
 ) -> None:
     page = operator.get(reverse("job-history", args=[job.pk]), asked)
     assert page.status_code == 400
-    assert said in page.content.decode()
+    assert expected in page.content.decode()
     assert page.context["page"].total == 70
 
 
@@ -306,7 +308,7 @@ def test_the_oldest_page_is_one_click_away(operator: Client, job: Job) -> None:
 
 
 @pytest.mark.nightly
-def test_page_1000_reads_nothing_of_the_pages_before_it(job: Job, now: datetime) -> None:
+def test_page_1000_reads_no_rows_of_earlier_pages(job: Job, now: datetime) -> None:
     run = Run.objects.get(job=job, number=1)
     make.make_checkpoints(run, now - timedelta(hours=1), make.Shape(count=26_000, first_id=1001))
     deep = Cursor(now - timedelta(hours=1) - timedelta(seconds=10 * 25_000), 0)

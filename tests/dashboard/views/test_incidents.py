@@ -84,7 +84,7 @@ def test_incidents_are_in_the_order_of_state_severity_and_age(viewer: Client, fa
     assert listed(viewer, state="all") == ["urgent", "new", "old", "seen", "over"]
 
 
-def test_a_list_without_unresolved_incidents_leads_to_the_others(viewer: Client, fail: Any) -> None:
+def test_a_list_without_unresolved_incidents_links_all_incidents(viewer: Client, fail: Any) -> None:
     fail("flights")
     Incident.objects.update(state=IncidentState.RESOLVED)
     page = viewer.get(reverse("incidents")).content.decode()
@@ -92,7 +92,7 @@ def test_a_list_without_unresolved_incidents_leads_to_the_others(viewer: Client,
     assert "?state=all" in page
 
 
-def test_what_a_cluster_hides_is_listed_with_the_cluster(viewer: Client, fail: Any, dies: Any) -> None:
+def test_incidents_hidden_by_a_cluster_are_listed_on_its_incident(viewer: Client, fail: Any, dies: Any) -> None:
     parent = dies()
     (child,) = fail("flights")
     assert listed(viewer) == ["eu-prod"]
@@ -103,7 +103,7 @@ def test_what_a_cluster_hides_is_listed_with_the_cluster(viewer: Client, fail: A
     assert 'title="open incidents">1' in viewer.get(reverse("nav")).content.decode()
 
 
-def test_several_are_acknowledged_at_once_and_the_list_stays_as_it_was_filtered(operator: Client, fail: Any) -> None:
+def test_acknowledging_several_incidents_keeps_the_filter_of_the_list(operator: Client, fail: Any) -> None:
     chosen = fail("a", "b", "c")[:2]
     back = reverse("incidents") + "?severity=warning"
     values = {"incident": [each.pk for each in chosen], "note": "on it", "back": back}
@@ -117,20 +117,20 @@ def test_several_are_acknowledged_at_once_and_the_list_stays_as_it_was_filtered(
 
 
 @pytest.mark.parametrize(
-    ("name", "state", "said"),
+    ("name", "state", "expected"),
     [
         ("incidents-snooze", IncidentState.SNOOZED, "2 incidents snoozed. 1 incident had already changed."),
         ("incidents-resolve", IncidentState.RESOLVED, "2 incidents resolved. 1 incident had already changed."),
     ],
 )
 def test_several_are_snoozed_or_resolved_at_once(
-    operator: Client, fail: Any, name: str, state: IncidentState, said: str
+    operator: Client, fail: Any, name: str, state: IncidentState, expected: str
 ) -> None:
     first, second, over, _other = fail("a", "b", "c", "d")
     Incident.objects.filter(pk=over.pk).update(state=IncidentState.RESOLVED)
     values = {"incident": [first.pk, second.pk, over.pk], "note": "disk", "preset": "2h"}
     page = operator.post(reverse(name), values, follow=True)
-    assert said in page.content.decode()
+    assert expected in page.content.decode()
     assert set(Incident.objects.filter(pk__in=[first.pk, second.pk]).values_list("state", flat=True)) == {state}
     assert AuditEntry.objects.filter(reason="disk").count() == 2
 
@@ -139,7 +139,7 @@ def test_several_are_snoozed_or_resolved_at_once(
     ("preset", "until"),
     [("30m", timedelta(minutes=30)), ("2h", timedelta(hours=2))],
 )
-def test_a_preset_snoozes_for_its_time(
+def test_a_snooze_preset_sets_the_end_of_the_snooze(
     operator: Client, fail: Any, now: datetime, preset: str, until: timedelta
 ) -> None:
     (incident,) = fail("flights")
@@ -157,7 +157,7 @@ def test_a_preset_snoozes_for_its_time(
         ("Europe/Berlin", "2026-10-24T12:00:00+00:00", "2026-10-25T08:00:00+00:00"),  # summer time ends that night
     ],
 )
-def test_tomorrow_is_that_of_the_reader(zone: str, at: str, until: str) -> None:
+def test_tomorrow_is_relative_to_the_time_zone_of_the_reader(zone: str, at: str, until: str) -> None:
     form = PresetForm({"preset": "tomorrow"})
     assert form.is_valid()
     with timezone.override(zone):
@@ -174,7 +174,7 @@ def test_an_unknown_preset_changes_nothing(operator: Client, fail: Any) -> None:
     assert incident.state == IncidentState.OPEN
 
 
-def test_the_actions_come_before_everything_else(operator: Client, viewer: Client, fail: Any) -> None:
+def test_actions_are_at_the_top_of_the_page(operator: Client, viewer: Client, fail: Any) -> None:
     (incident,) = fail("flights")
     page = operator.get(reverse("incident", args=[incident.pk])).content.decode()
     assert page.index('class="acts"') < page.index("<h1>")
@@ -186,7 +186,7 @@ def test_the_actions_come_before_everything_else(operator: Client, viewer: Clien
 
 
 @pytest.mark.parametrize("chosen", [[], ["x"], [""], ["9" * 40]])
-def test_nothing_sensible_chosen_changes_nothing_and_says_so(operator: Client, fail: Any, chosen: list[str]) -> None:
+def test_an_invalid_selection_is_reported_and_changes_nothing(operator: Client, fail: Any, chosen: list[str]) -> None:
     fail("a")
     values = {"incident": chosen, "back": "https://evil.example/"}
     page = operator.post(reverse("incidents-acknowledge"), values, follow=True)
@@ -195,7 +195,7 @@ def test_nothing_sensible_chosen_changes_nothing_and_says_so(operator: Client, f
     assert Incident.objects.get().state == IncidentState.OPEN
 
 
-def test_a_snooze_says_until_when_and_is_audited(operator: Client, fail: Any, now: datetime) -> None:
+def test_a_snooze_is_confirmed_with_its_end_and_audited(operator: Client, fail: Any, now: datetime) -> None:
     (incident,) = fail("flights")
     page = operator.post(
         reverse("incident-snooze", args=[incident.pk]), {"snooze_for": "2 h", "note": "x"}, follow=True
@@ -209,14 +209,14 @@ def test_a_snooze_says_until_when_and_is_audited(operator: Client, fail: Any, no
 
 
 @pytest.mark.parametrize(
-    ("span", "said"), [("", "Enter a duration"), ("1 s", "from 1 min to 30 d"), ("soon", "a number and a unit")]
+    ("span", "expected"), [("", "Enter a duration"), ("1 s", "from 1 min to 30 d"), ("soon", "a number and a unit")]
 )
-def test_a_snooze_that_makes_no_sense_says_so_at_its_field(operator: Client, fail: Any, span: str, said: str) -> None:
+def test_an_invalid_snooze_is_reported_at_its_field(operator: Client, fail: Any, span: str, expected: str) -> None:
     (incident,) = fail("flights")
     values = {"snooze_for": span, "note": "do not lose this"}
     response = operator.post(reverse("incident-snooze", args=[incident.pk]), values)
     assert response.status_code == 422
-    assert said in response.content.decode()
+    assert expected in response.content.decode()
     assert "do not lose this" in response.content.decode()
     incident.refresh_from_db()
     assert incident.state == IncidentState.OPEN
@@ -310,7 +310,7 @@ def test_hidden_incidents_are_listed_for_their_assignee(operator: Client, fail: 
     assert "more hidden by" not in operator.get(reverse("incidents"), {"assignee": "olga"}).content.decode()
 
 
-def test_an_incident_is_assigned_and_the_list_shows_whose_it_is(operator: Client, viewer_user: Any, fail: Any) -> None:
+def test_an_assigned_incident_is_listed_with_its_assignee(operator: Client, viewer_user: Any, fail: Any) -> None:
     (mine, _other) = fail("flights", "orders")
     address = reverse("incident-assign", args=[mine.pk])
     page = operator.post(address, {"me": "1", "was": "", "note": "on it"}, follow=True).content.decode()
@@ -327,7 +327,7 @@ def test_an_incident_is_assigned_and_the_list_shows_whose_it_is(operator: Client
     assert mine.assigned_to == ""
 
 
-def test_the_second_of_two_people_learns_who_took_the_incident(operator: Client, fail: Any) -> None:
+def test_a_second_person_cannot_take_an_assigned_incident(operator: Client, fail: Any) -> None:
     (incident,) = fail("flights")
     Incident.objects.filter(pk=incident.pk).update(assigned_to="ada")  # after the page was shown
     page = operator.post(reverse("incident-assign", args=[incident.pk]), {"me": "1", "was": ""}, follow=True)
@@ -373,7 +373,7 @@ def test_an_incident_shows_what_changed_in_the_hour_before(viewer: Client, faili
     assert any("just-before" in text for text in flags)
 
 
-def test_jobs_that_fail_together_are_one_line_above_the_list(viewer: Client, fail: Any) -> None:
+def test_jobs_that_fail_together_are_grouped_above_the_list(viewer: Client, fail: Any) -> None:
     fail("a", "b")
     assert "Incidents that opened together" not in viewer.get(reverse("incidents")).content.decode()
     (third,) = fail("c")
@@ -383,7 +383,7 @@ def test_jobs_that_fail_together_are_one_line_above_the_list(viewer: Client, fai
     assert "3 jobs on" not in viewer.get(reverse("incidents"), {"state": "resolved"}).content.decode()
 
 
-def test_a_folded_change_says_how_often(viewer: Client, fail: Any, now: datetime) -> None:
+def test_repeated_changes_are_folded_with_their_number(viewer: Client, fail: Any, now: datetime) -> None:
     (incident,) = fail("flights")
     for count in (4, 5, 6):
         change_incident(incident, f"{count} failed.", {"count": count}, now + timedelta(minutes=count))
@@ -400,25 +400,25 @@ def test_an_incident_of_an_older_version_keeps_its_text_in_every_language(viewer
         assert "failed." in viewer.get(page).content.decode()  # the sentence does not repeat the job's name
 
 
-def test_list_and_page_cost_as_many_queries_for_many_as_for_few(viewer: Client, fail: Any, dies: Any) -> None:
+def test_list_and_page_need_as_many_queries_for_many_incidents_as_for_few(viewer: Client, fail: Any, dies: Any) -> None:
     make.make_channel()
 
-    def cost(page: str, *args: object) -> int:
+    def queries_needed(page: str, *args: object) -> int:
         with CaptureQueriesContext(connection) as queries:
             assert viewer.get(reverse(page, args=args)).status_code == 200
         return len(queries)
 
     fail("a", "b")
-    few = cost("incidents"), cost("incidents")
+    few = queries_needed("incidents"), queries_needed("incidents")
     fail(*(f"job-{n}" for n in range(30)))
-    assert cost("incidents") == few[1]
+    assert queries_needed("incidents") == few[1]
     parent = dies()
-    some = cost("incident", parent.pk)
+    some = queries_needed("incident", parent.pk)
     fail(*(f"more-{n}" for n in range(30)))
-    assert cost("incident", parent.pk) == some
+    assert queries_needed("incident", parent.pk) == some
 
 
-def test_every_page_of_a_night_of_alerts_can_be_read(viewer: Client, now: datetime) -> None:
+def test_pages_with_many_alerts_open(viewer: Client, now: datetime) -> None:
     night = make_alerts(now, jobs=3)
     pages = {
         "incidents": [],

@@ -59,7 +59,7 @@ def test_the_page_shows_the_record_and_its_versions(viewer: Client, job: Job) ->
     assert "Start the second job" not in page
 
 
-def test_an_upgrade_goes_on_from_the_savepoint_on_stop(admin: Client, job: Job) -> None:
+def test_an_upgrade_continues_from_the_savepoint_on_stop(admin: Client, job: Job) -> None:
     response = send(admin, job, jar_id="77aa_flights.py")
     attempt = RestartAttempt.objects.get()
     assert response.status_code == 302
@@ -71,7 +71,7 @@ def test_an_upgrade_goes_on_from_the_savepoint_on_stop(admin: Client, job: Job) 
     assert job.launch["jar_id"] == "4c2f_flights.py"
 
 
-def test_what_is_said_of_a_change_stands_beside_what_it_is(admin: Client, job: Job) -> None:
+def test_the_note_of_a_change_is_part_of_its_reason(admin: Client, job: Job) -> None:
     send(admin, job, jar_id="77aa_flights.py", note=" Version 2 of the routes. ")
     assert RestartAttempt.objects.get().reason == (
         "ada asked to start it with another program (Version 2 of the routes), "
@@ -79,14 +79,14 @@ def test_what_is_said_of_a_change_stands_beside_what_it_is(admin: Client, job: J
     )
 
 
-def test_an_operator_rescales_and_changes_no_program(operator: Client, job: Job) -> None:
+def test_an_operator_can_rescale_but_not_change_the_program(operator: Client, job: Job) -> None:
     send(operator, job, parallelism="8", jar_id="evil.py", program_args="--rm", kind="command", command="/bin/sh")
     attempt = RestartAttempt.objects.get()
     assert attempt.launch == make.LAUNCH | {"parallelism": 8}
     assert attempt.reason.startswith("olga asked to rescale it from 4 to 8, from the savepoint")
 
 
-def test_an_operator_goes_back_to_a_version(operator: Client, job: Job, now: datetime) -> None:
+def test_an_operator_can_return_to_an_earlier_version(operator: Client, job: Job, now: datetime) -> None:
     newer = make.LAUNCH | {"jar_id": "new.py"}
     assert job.current_run is not None
     remember([Launched(job.current_run, newer)], LaunchOrigin.FOUND, "", now)
@@ -94,7 +94,7 @@ def test_an_operator_goes_back_to_a_version(operator: Client, job: Job, now: dat
     assert RestartAttempt.objects.get().launch == make.LAUNCH
 
 
-def test_a_second_job_starts_beside_it_from_a_chosen_savepoint(admin: Client, job: Job) -> None:
+def test_a_clone_starts_from_the_selected_savepoint(admin: Client, job: Job) -> None:
     savepoint = job.savepoints.get()
     send(admin, job, now="clone", name="flights-copy", state=f"savepoint-{savepoint.pk}")
     attempt = RestartAttempt.objects.get()
@@ -109,7 +109,7 @@ def test_a_new_program_is_uploaded_to_the_cluster(admin: Client, job: Job, engin
     assert RestartAttempt.objects.get().launch["jar_id"] == "9e_flights.py"
 
 
-def test_what_the_cluster_does_not_take_stops_nothing(admin: Client, job: Job, engine: HTTPServer) -> None:
+def test_a_refused_upload_is_reported_and_stops_nothing(admin: Client, job: Job, engine: HTTPServer) -> None:
     engine.expect_request("/jars/upload").respond_with_json({"errors": ["Only a .py, please."]}, status=400)
     response = send(admin, job, upload=SimpleUploadedFile("flights.zip", b"PK"))
     assert response.status_code == 422
@@ -117,7 +117,7 @@ def test_what_the_cluster_does_not_take_stops_nothing(admin: Client, job: Job, e
     assert not RestartAttempt.objects.exists()
 
 
-def test_remembering_counts_from_the_next_start(admin: Client, job: Job) -> None:
+def test_saving_a_launch_record_does_not_restart_the_job(admin: Client, job: Job) -> None:
     send(admin, job, now="save", parallelism="2", note="cheaper")
     job.refresh_from_db()
     assert (job.launch["parallelism"], job.launch_versions.count()) == (2, 2)
@@ -125,7 +125,7 @@ def test_remembering_counts_from_the_next_start(admin: Client, job: Job) -> None
     assert not RestartAttempt.objects.exists()
 
 
-def test_a_job_that_nobody_knew_how_to_start_is_told_a_command(admin: Client, job: Job) -> None:
+def test_a_job_without_a_launch_record_gets_a_command(admin: Client, job: Job) -> None:
     Job.objects.filter(pk=job.pk).update(launch=None)
     command = "/opt/flink/bin/flink\nrun\n-s\n{savepoint}\n-D$internal.pipeline.job-id={job_id}\njob.jar"
     send(admin, job, kind="command", command=command, parallelism="", now="save")
@@ -134,7 +134,7 @@ def test_a_job_that_nobody_knew_how_to_start_is_told_a_command(admin: Client, jo
 
 
 @pytest.mark.parametrize(
-    ("typed", "field", "told"),
+    ("typed", "field", "expected"),
     [
         ({"parallelism": "0"}, "parallelism", "greater than or equal to 1"),
         ({"jar_id": ""}, "jar_id", "A program is needed: the id of one on the cluster, or a new one."),
@@ -152,12 +152,12 @@ def test_a_job_that_nobody_knew_how_to_start_is_told_a_command(admin: Client, jo
         ({"state": "savepoint-999"}, "state", "Select a valid choice"),
     ],
 )
-def test_what_makes_no_sense_is_told_at_its_field_and_stops_nothing(
-    admin: Client, job: Job, typed: dict[str, str], field: str, told: str
+def test_an_invalid_value_is_reported_at_its_field_and_stops_nothing(
+    admin: Client, job: Job, typed: dict[str, str], field: str, expected: str
 ) -> None:
     response = send(admin, job, **typed)
     assert response.status_code == 422
-    assert told in " ".join(response.context["form"].errors[field])
+    assert expected in " ".join(response.context["form"].errors[field])
     assert not RestartAttempt.objects.exists()
     assert Job.objects.count() == 1
 
@@ -175,7 +175,7 @@ SCALED = COMMAND["command"] + "\r\n-p\r\n{parallelism}"
         ({"command": SCALED, "parallelism": "9"}, {"parallelism": 9}),
     ],
 )
-def test_a_command_keeps_its_time_limit_and_the_parallelism_that_it_takes(
+def test_the_time_limit_and_parallelism_of_a_command_are_stored(
     admin: Client, job: Job, typed: dict[str, str], kept: dict[str, int]
 ) -> None:
     assert send(admin, job, **COMMAND | typed).status_code == 302
@@ -184,7 +184,7 @@ def test_a_command_keeps_its_time_limit_and_the_parallelism_that_it_takes(
 
 
 @pytest.mark.parametrize(
-    ("typed", "field", "told"),
+    ("typed", "field", "expected"),
     [
         ({"limit_s": "4"}, "limit_s", "greater than or equal to 5"),
         ({"limit_s": "1801"}, "limit_s", "less than or equal to 1800"),
@@ -193,16 +193,16 @@ def test_a_command_keeps_its_time_limit_and_the_parallelism_that_it_takes(
         ({"command": "/bin/sh\r\n-c\r\nflink run {job_name} {savepoint}"}, "command", "which sh could read as code"),
     ],
 )
-def test_what_a_command_cannot_be_run_with_is_told_at_its_field(
-    admin: Client, job: Job, typed: dict[str, str], field: str, told: str
+def test_an_invalid_command_is_reported_at_its_field(
+    admin: Client, job: Job, typed: dict[str, str], field: str, expected: str
 ) -> None:
     Job.objects.update(name="flights; rm -rf /")
     response = send(admin, job, **COMMAND | typed)
     assert response.status_code == 422
-    assert told in " ".join(response.context["form"].errors[field])
+    assert expected in " ".join(response.context["form"].errors[field])
 
 
-def test_a_job_on_flink_takes_a_jar_or_a_command_and_its_form_says_so(admin: Client, job: Job) -> None:
+def test_the_form_of_a_flink_job_offers_a_jar_or_a_command(admin: Client, job: Job) -> None:
     Job.objects.update(launch=None)
     Cluster.objects.update(engine="flink")
     page = admin.get(reverse("job-launch", args=[job.pk])).content.decode()
@@ -219,7 +219,7 @@ def test_a_job_on_flink_takes_a_jar_or_a_command_and_its_form_says_so(admin: Cli
     assert not RestartAttempt.objects.exists()
 
 
-def test_nothing_that_stops_the_job_is_chosen_beforehand(admin: Client, job: Job) -> None:
+def test_the_form_preselects_saving_without_a_restart(admin: Client, job: Job) -> None:
     version = job.launch_versions.get()
     for launch in (None, job.launch):
         Job.objects.filter(pk=job.pk).update(launch=launch)
@@ -230,13 +230,13 @@ def test_nothing_that_stops_the_job_is_chosen_beforehand(admin: Client, job: Job
             assert page.context["form"]["now"].value() == "save"
 
 
-def test_a_record_of_another_kind_is_shown_as_what_it_is(admin: Client, job: Job) -> None:
+def test_a_launch_record_of_another_kind_keeps_its_kind_in_the_form(admin: Client, job: Job) -> None:
     Cluster.objects.update(engine="flink")
     page = admin.get(reverse("job-launch", args=[job.pk])).content.decode()
     assert '<option value="waymark" selected>' in page
 
 
-def test_a_job_that_does_not_run_offers_no_savepoint_on_stop(admin: Client, job: Job) -> None:
+def test_no_savepoint_on_stop_is_offered_for_a_stopped_job(admin: Client, job: Job) -> None:
     assert job.current_run is not None
     job.current_run.state = RunState.FAILED
     job.current_run.save()
@@ -253,7 +253,7 @@ def engine(job: Job, httpserver: HTTPServer) -> HTTPServer:
     return httpserver
 
 
-def test_an_uploaded_program_is_kept_and_the_page_says_so(admin: Client, job: Job, engine: HTTPServer) -> None:
+def test_an_uploaded_program_is_copied_and_the_page_shows_it(admin: Client, job: Job, engine: HTTPServer) -> None:
     engine.expect_request("/jars/upload", method="POST").respond_with_json(
         {"filename": "/up/9e_flights.py", "status": "success"}
     )
@@ -267,12 +267,12 @@ def test_an_uploaded_program_is_kept_and_the_page_says_so(admin: Client, job: Jo
     assert "flights.py, 7 B, uploaded by ada" in page
 
 
-def test_of_a_job_found_on_a_cluster_the_form_knows_what_the_engine_told(admin: Client, job: Job) -> None:
+def test_the_form_of_a_discovered_job_has_the_values_of_the_engine(admin: Client, job: Job) -> None:
     Job.objects.filter(pk=job.pk).update(launch=None)
     job.launch_versions.all().delete()
-    told = {"interval": 2000, "mode": "exactly_once", "timeout": 600_000, "min_pause": 0, "max_concurrent": 1}
+    result = {"interval": 2000, "mode": "exactly_once", "timeout": 600_000, "min_pause": 0, "max_concurrent": 1}
     vertices = [{"id": "1", "name": "count", "parallelism": 3}]
-    Run.objects.filter(pk=job.current_run_id).update(vertices=vertices, checkpoint_config=told)
+    Run.objects.filter(pk=job.current_run_id).update(vertices=vertices, checkpoint_config=result)
     response = admin.get(reverse("job-launch", args=[job.pk]))
     form = response.context["form"]
     assert form["parallelism"].value() == 3
@@ -282,7 +282,7 @@ def test_of_a_job_found_on_a_cluster_the_form_knows_what_the_engine_told(admin: 
     assert "Add a launch record" in page
 
 
-def test_a_value_of_several_lines_stays_what_it_is(admin: Client, job: Job) -> None:
+def test_a_value_with_several_lines_is_stored_unchanged(admin: Client, job: Job) -> None:
     """Requirements, keys and certificates have several lines."""
     requirements = "# what it needs\npandas==2.2.3 \\\n    --hash=sha256:abc\n\nnumpy"
     typed = requirements.replace("\n", "\r\n  ")
@@ -298,7 +298,7 @@ def test_a_value_of_several_lines_stays_what_it_is(admin: Client, job: Job) -> N
     assert job.launch["configuration"]["waymark.python.requirements"] == requirements
 
 
-def test_a_change_that_did_not_start_leads_to_the_restart_that_undoes_it(admin: Client, job: Job) -> None:
+def test_a_failed_change_links_the_restart_that_undoes_it(admin: Client, job: Job) -> None:
     send(admin, job, jar_id="77aa_flights.py", goes_back="on")
     failed = RestartAttempt.objects.get()
     assert failed.goes_back

@@ -55,7 +55,7 @@ def test_the_page_shows_the_end_of_the_newest_attempts_log_and_follows_it(
     assert shown(page(operator, run, log="driver-1.log")) == "the first\n"
 
 
-def test_a_long_log_begins_with_a_whole_line_and_its_earlier_part_is_linked(
+def test_a_long_log_starts_at_a_line_and_links_its_earlier_part(
     operator: Client, run: Run, job_manager: LogServer
 ) -> None:
     job_manager.logs = {"driver-1.log": b"".join(b"line %06d\n" % number for number in range(20_000))}
@@ -78,7 +78,7 @@ def test_secrets_are_masked_in_the_log_and_cannot_be_searched_for(
     assert "1 line contains" in page(operator, run, text="CONNECTS")
 
 
-def test_a_match_is_shown_where_it_stands(operator: Client, run: Run, job_manager: LogServer) -> None:
+def test_a_match_is_shown_within_the_log(operator: Client, run: Run, job_manager: LogServer) -> None:
     job_manager.logs = {"driver-1.log": b"one\ntwo\nthree\n"}
     text = page(operator, run, text="tw")
     (start,) = re.findall(r"start=(\d+)#log", text)
@@ -86,7 +86,7 @@ def test_a_match_is_shown_where_it_stands(operator: Client, run: Run, job_manage
     assert shown(there) == 'one\n<mark id="log-here">two</mark>\nthree\n'
 
 
-def test_a_moment_leads_to_the_attempt_that_ran_then(operator: Client, run: Run, job_manager: LogServer) -> None:
+def test_a_time_opens_the_log_of_the_attempt_that_ran_then(operator: Client, run: Run, job_manager: LogServer) -> None:
     job_manager.logs = {
         "driver-1.log": b"before\nat the moment\nafter\n",
         "driver-2.log": b"at the moment of another\n",
@@ -96,7 +96,7 @@ def test_a_moment_leads_to_the_attempt_that_ran_then(operator: Client, run: Run,
     assert shown(page(operator, run, at="yesterday")) == "at the moment of another\n"
 
 
-def test_news_are_whole_lines(operator: Client, run: Run, job_manager: LogServer) -> None:
+def test_new_text_has_only_complete_lines(operator: Client, run: Run, job_manager: LogServer) -> None:
     job_manager.logs = {"driver-1.log": b"old\nnew\nbegin of"}
 
     def news(start: int) -> dict[str, object]:
@@ -108,7 +108,7 @@ def test_news_are_whole_lines(operator: Client, run: Run, job_manager: LogServer
     assert news(99)["size"] == 16, "it was cut"
 
 
-def test_the_download_has_all_of_the_log_masked(operator: Client, run: Run, job_manager: LogServer) -> None:
+def test_the_download_has_the_whole_log_without_secrets(operator: Client, run: Run, job_manager: LogServer) -> None:
     line = b"x" * 99 + b"\n"
     job_manager.logs = {"driver-1.log": line * 30_000 + b"token=abcdef123456\nthe end"}
     address = reverse("job-log-download", args=[run.job_id])
@@ -121,7 +121,7 @@ def test_the_download_has_all_of_the_log_masked(operator: Client, run: Run, job_
     assert 'filename="flights-by-route-run-1-driver-1.log"' in answer.headers["Content-Disposition"]
 
 
-def test_a_cluster_that_does_not_answer_and_a_run_without_logs_are_told_apart(
+def test_an_unreachable_cluster_and_a_run_without_logs_have_different_texts(
     operator: Client, run: Run, job_manager: LogServer
 ) -> None:
     assert "No log" in page(operator, run)
@@ -132,7 +132,7 @@ def test_a_cluster_that_does_not_answer_and_a_run_without_logs_are_told_apart(
     assert "<b>No log</b>" not in text
 
 
-def test_a_flink_job_has_its_logs_elsewhere(operator: Client, now: datetime) -> None:
+def test_the_log_page_of_a_flink_job_explains_that_there_is_no_log(operator: Client, now: datetime) -> None:
     run = make.make_run(make.make_job(make.make_cluster(now, engine=Engine.FLINK)), now)
     assert "Available for PySpark jobs only" in page(operator, run)
 

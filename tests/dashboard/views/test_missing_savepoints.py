@@ -63,7 +63,9 @@ def test_missing_savepoint_is_marked_and_not_offered(operator: Client, job: Job,
     assert "Delete files" in own
 
 
-def test_a_restart_from_it_is_refused_with_the_reason(operator: Client, job: Job, gone: Savepoint) -> None:
+def test_a_restart_from_a_missing_savepoint_is_refused_with_the_reason(
+    operator: Client, job: Job, gone: Savepoint
+) -> None:
     sent = {"from": f"savepoint-{gone.pk}"}
     answer = operator.post(reverse("job-restart", args=[job.pk]), sent, follow=True).content.decode()
     assert "the files of this savepoint were deleted" in answer

@@ -84,7 +84,7 @@ def test_an_objective_is_changed(operator: Client, job: Job, now: datetime) -> N
     assert (found.job, found.percent, found.limit_ms) == (job, 99.5, 45_000)
 
 
-def test_deleting_an_objective_asks(operator: Client, job: Job, now: datetime) -> None:
+def test_deleting_an_objective_needs_a_confirmation(operator: Client, job: Job, now: datetime) -> None:
     found = make.make_objective(job, now)
     address = reverse("objective-remove", args=[found.pk])
     assert "Delete the objective of the job flights?" in operator.get(address).content.decode()
@@ -93,7 +93,7 @@ def test_deleting_an_objective_asks(operator: Client, job: Job, now: datetime) -
     assert not Objective.objects.exists()
 
 
-def test_a_viewer_sees_but_does_not_change(viewer: Client, job: Job, now: datetime) -> None:
+def test_a_viewer_sees_objectives_and_cannot_change_them(viewer: Client, job: Job, now: datetime) -> None:
     found = make.make_objective(job, now)
     page = viewer.get(reverse("objective", args=[found.pk]))
     assert "<fieldset disabled>" in page.content.decode()

@@ -82,13 +82,13 @@ PAGES = ("job-restart", "job-launch", "job-stop")
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_of_the_run_that_lives_acts(operator: Client, job: Job, name: str) -> None:
+def test_a_page_of_the_current_run_acts(operator: Client, job: Job, name: str) -> None:
     send(operator, name, job, shown_on(operator, name, job))
     assert done(job)
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_of_a_run_that_was_replaced_does_nothing_and_says_by_what(
+def test_a_page_of_a_replaced_run_does_nothing_and_names_the_new_run(
     operator: Client, job: Job, now: datetime, name: str
 ) -> None:
     old = shown_on(operator, name, job)
@@ -103,7 +103,9 @@ def test_a_page_of_a_run_that_was_replaced_does_nothing_and_says_by_what(
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_nor_while_the_new_run_is_not_stored_yet(operator: Client, job: Job, now: datetime, name: str) -> None:
+def test_a_page_of_a_replaced_run_does_nothing_before_the_new_run_is_polled(
+    operator: Client, job: Job, now: datetime, name: str
+) -> None:
     old = shown_on(operator, name, job)
     restarted(job, now)
     page = send(operator, name, job, old)
@@ -111,15 +113,13 @@ def test_nor_while_the_new_run_is_not_stored_yet(operator: Client, job: Job, now
     assert not done(job)
 
 
-def test_the_automation_is_named_too(operator: Client, job: Job, now: datetime) -> None:
+def test_a_run_started_by_the_automation_is_named(operator: Client, job: Job, now: datetime) -> None:
     old = shown_on(operator, "job-restart", job)
     replaced(job, now, RestartTrigger.AUTOMATIC)
     assert "Automatic restart 1 started the new run." in send(operator, "job-restart", job, old)
 
 
-def test_a_job_that_somebody_stopped_is_not_started_by_a_page_that_shows_it_alive(
-    operator: Client, job: Job, now: datetime
-) -> None:
+def test_a_page_that_shows_a_live_run_does_not_restart_a_stopped_job(operator: Client, job: Job, now: datetime) -> None:
     old = shown_on(operator, "job-restart", job)
     run = job.current_run
     assert run is not None
@@ -130,9 +130,7 @@ def test_a_job_that_somebody_stopped_is_not_started_by_a_page_that_shows_it_aliv
     assert not RestartAttempt.objects.exists()
 
 
-def test_a_run_that_lives_again_is_not_replaced_by_a_page_that_shows_it_dead(
-    operator: Client, job: Job, now: datetime
-) -> None:
+def test_a_page_that_shows_a_dead_run_does_not_replace_an_active_one(operator: Client, job: Job, now: datetime) -> None:
     Run.objects.update(state=RunState.LOST, ended_at=now)
     old = shown_on(operator, "job-restart", job)
     assert old["shown_live"] == "0"
@@ -142,20 +140,20 @@ def test_a_run_that_lives_again_is_not_replaced_by_a_page_that_shows_it_dead(
 
 
 @pytest.mark.parametrize("sent", ["", "x", "99999999999999999999", "-1"])
-def test_what_names_no_run_of_the_job_does_nothing(operator: Client, job: Job, sent: str) -> None:
+def test_a_form_without_a_run_of_the_job_does_nothing(operator: Client, job: Job, sent: str) -> None:
     page = send(operator, "job-restart", job, {"shown_run": sent, "shown_live": "1"})
     assert "This page does not belong to the current run of the job, run 1." in page
     assert not RestartAttempt.objects.exists()
 
 
-def test_only_remembering_how_it_is_started_is_about_no_run(operator: Client, job: Job, now: datetime) -> None:
+def test_saving_a_launch_record_works_on_an_outdated_page(operator: Client, job: Job, now: datetime) -> None:
     old = shown_on(operator, "job-launch", job)
     replaced(job, now)
     operator.post(reverse("job-launch", args=[job.pk]), TYPED | old | {"now": "save"})
     assert job.launch_versions.count() == 1
 
 
-def test_the_open_page_says_it_by_itself(viewer: Client, job: Job, now: datetime) -> None:
+def test_an_open_page_shows_by_itself_that_it_is_outdated(viewer: Client, job: Job, now: datetime) -> None:
     old = shown_on(viewer, "job-launch", job)
     address = reverse("job-moved-on", args=[job.pk])
     assert viewer.get(address, old).status_code == 204
@@ -175,9 +173,7 @@ def test_open_page_learns_when_its_run_ended(operator: Client, job: Job, now: da
     assert _ended_in(operator.get(address, old).content.decode()) == now
 
 
-def test_run_without_a_known_end_ends_for_the_page_when_it_was_replaced(
-    operator: Client, job: Job, now: datetime
-) -> None:
+def test_run_without_a_known_end_ends_when_it_is_replaced(operator: Client, job: Job, now: datetime) -> None:
     old = shown_on(operator, "job-stop", job)
     restarted(job, now)
     assert _ended_in(operator.get(reverse("job-moved-on", args=[job.pk]), old).content.decode()) >= now
@@ -189,13 +185,13 @@ def _ended_in(note: str) -> datetime:
 
 
 @pytest.mark.parametrize("name", ["job-restart", "job-stop", "job-cancel"])
-def test_ages_of_the_run_are_marked_so_that_they_stop_with_it(viewer: Client, job: Job, name: str) -> None:
+def test_ages_of_the_run_are_marked_for_the_script_that_stops_them(viewer: Client, job: Job, name: str) -> None:
     page = viewer.get(reverse(name, args=[job.pk])).content.decode()
     marked = re.findall(r"<(li|dd)\b[^>]* data-of-run>(.*?)</\1>", page, re.DOTALL)
     assert any("<time" in text and "run 1" in text.lower() for _, text in marked)
 
 
-def test_of_several_jobs_those_that_moved_on_are_not_stopped(operator: Client, job: Job, now: datetime) -> None:
+def test_stopping_several_jobs_skips_those_with_a_new_run(operator: Client, job: Job, now: datetime) -> None:
     other = make.make_job(job.cluster, "other")
     make.make_run(other, now)
     sent = {"jobs": [job.pk, other.pk], "deed": "stop"}

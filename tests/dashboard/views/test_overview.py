@@ -81,30 +81,30 @@ def test_status_line_of_a_healthy_job(viewer: Client, run: Run) -> None:
 
 def test_status_line_has_a_savepoint_in_progress(viewer: Client, run: Run, now: datetime) -> None:
     make.make_savepoint(run, now, state=SavepointState.IN_PROGRESS, completed_at=None, requested_by="olga")
-    tone, said = status_line(viewer, run.job)
+    tone, text = status_line(viewer, run.job)
     assert tone == "note-busy"
-    assert said.startswith("A savepoint is in progress.")
-    assert said.endswith("by olga.")
+    assert text.startswith("A savepoint is in progress.")
+    assert text.endswith("by olga.")
 
 
 def test_status_line_has_the_problem_before_the_savepoint(viewer: Client, run: Run, now: datetime) -> None:
     make.make_savepoint(run, now, state=SavepointState.IN_PROGRESS, completed_at=None)
     make.make_incident(make.make_rule(run.job), now)
-    tone, said = status_line(viewer, run.job)
+    tone, text = status_line(viewer, run.job)
     assert tone in ("note-warn", "note-bad")
-    assert "1 unresolved incident" in said
-    assert said.endswith("Savepoint in progress")
+    assert "1 unresolved incident" in text
+    assert text.endswith("Savepoint in progress")
 
 
 def test_status_line_has_a_restart(viewer: Client, run: Run, now: datetime) -> None:
     make.make_attempt(run.job, now, AttemptState.VALIDATING)
-    tone, said = status_line(viewer, run.job)
+    tone, text = status_line(viewer, run.job)
     assert tone == "note-busy"
-    assert said.startswith("Restart ")
-    assert said.endswith("Show progress")
+    assert text.startswith("Restart ")
+    assert text.endswith("Show progress")
 
 
-def test_ended_job_has_no_status_line_but_its_end(viewer: Client, run: Run, now: datetime) -> None:
+def test_ended_job_shows_its_end_instead_of_a_status_line(viewer: Client, run: Run, now: datetime) -> None:
     Run.objects.update(state=RunState.CANCELED, ended_at=now)
     header = viewer.get(reverse("job-header", args=[run.job_id])).content.decode()
     assert "one-height" not in header

@@ -41,25 +41,27 @@ def older(job: Job, now: datetime) -> Savepoint:
     return make.make_savepoint(job.runs.get(number=1), now - timedelta(minutes=100))
 
 
-def told(client: Client, job: Job, savepoint: Savepoint) -> str:
+def page_of(client: Client, job: Job, savepoint: Savepoint) -> str:
     page = client.get(reverse("job-restart", args=[job.pk]), {"from": f"savepoint-{savepoint.pk}"})
     return " ".join(page.content.decode().split())
 
 
-def test_it_says_what_came_after_the_state(operator: Client, job: Job, older: Savepoint, now: datetime) -> None:
+def test_the_page_shows_what_happened_after_the_snapshot(
+    operator: Client, job: Job, older: Savepoint, now: datetime
+) -> None:
     for minutes, key in ((5, "interval"), (4, "timeout"), (300, "mode")):
         ConfigurationChange.objects.create(
             job=job, at=now - timedelta(minutes=minutes), part="checkpointing", key=key, kind=ChangeKind.CHANGED
         )
-    page = told(operator, job, older)
+    page = page_of(operator, job, older)
     assert "6 checkpoints completed, 2 failed, 1 run started" in page
     assert "version 1</a> of the program. The new run uses a different program, parallelism." in page
     assert "Changed settings</a>: interval, timeout." in page
 
 
-def test_of_the_newest_state_there_is_nothing_to_say(operator: Client, job: Job, now: datetime) -> None:
+def test_the_page_shows_no_events_after_the_newest_snapshot(operator: Client, job: Job, now: datetime) -> None:
     assert job.current_run is not None
-    assert "Since then:" not in told(operator, job, make.make_savepoint(job.current_run, now))
+    assert "Since then:" not in page_of(operator, job, make.make_savepoint(job.current_run, now))
 
 
 def restarted(job: Job, now: datetime, *seconds: int, **fields: Any) -> None:
@@ -77,7 +79,7 @@ def test_time_until_running_is_the_median_of_the_last_ten_restarts(
     text = (
         "<b>RUNNING in about 29 s:</b> the median of the last 10 successful restarts of this job (20 s to 1 min 30 s)."
     )
-    assert text in told(operator, job, older)
+    assert text in page_of(operator, job, older)
     # The page that first stops the job with a savepoint shows it, too.
     assert text in " ".join(operator.get(reverse("job-restart", args=[job.pk])).content.decode().split())
 
@@ -91,13 +93,13 @@ def test_time_until_running_needs_three_successful_restarts(
     other = make.make_job(job.cluster, "other")
     make.make_run(other, now)
     restarted(other, now, 24)
-    assert "RUNNING in about" not in told(operator, job, older)
+    assert "RUNNING in about" not in page_of(operator, job, older)
     restarted(job, now, 24)
-    assert "<b>RUNNING in about 22 s:</b> the median of the last 3 successful restarts" in told(operator, job, older)
+    assert "<b>RUNNING in about 22 s:</b> the median of the last 3 successful restarts" in page_of(operator, job, older)
 
 
 @pytest.mark.parametrize("name", ["job-restart", "job-stop", "job-cancel", "rule-kinds"])
-def test_name_of_a_job_does_not_turn_around_the_sentence(operator: Client, job: Job, name: str) -> None:
+def test_a_job_name_cannot_change_the_direction_of_the_heading(operator: Client, job: Job, name: str) -> None:
     Job.objects.filter(pk=job.pk).update(name="<i>\u202eseats")
     query = {"job": job.pk} if name == "rule-kinds" else {}
     page = operator.get(reverse(name, args=[] if query else [job.pk]), query).content.decode()
@@ -160,7 +162,7 @@ def rows_again(client: Client, job: Job, savepoint: Savepoint) -> str:
     return client.get(url, {"from": f"savepoint-{savepoint.pk}"}).content.decode()
 
 
-def test_rows_that_are_read_again_are_what_all_sources_read_a_second(
+def test_rows_to_read_again_are_estimated_from_the_rates_of_all_sources(
     viewer: Client, job: Job, older: Savepoint, httpserver: HTTPServer, now: datetime
 ) -> None:
     assert job.current_run is not None
@@ -185,7 +187,7 @@ NO_ROWS = [{"id": "a", "duration": 60_000, "metrics": {"read-records": 0, "write
         None,
     ],
 )
-def test_an_engine_that_does_not_know_leaves_it_out(
+def test_without_rates_of_the_engine_no_rows_are_estimated(
     viewer: Client, job: Job, older: Savepoint, httpserver: HTTPServer, answer: object
 ) -> None:
     assert job.current_run is not None

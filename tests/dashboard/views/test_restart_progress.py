@@ -25,34 +25,34 @@ def job(now: datetime) -> Job:
     return job
 
 
-def told(client: Client, job: Job, now: datetime, silent: list[dict[str, object]]) -> str:
+def page_of(client: Client, job: Job, now: datetime, silent: list[dict[str, object]]) -> str:
     attempt = make.make_attempt(job, now, silent=silent)
     page = client.get(reverse("restart-progress", args=[attempt.pk])).content.decode()
     return " ".join(page.split())
 
 
-def test_which_storage_did_not_answer_and_how_long_it_was_waited_for(viewer: Client, job: Job, now: datetime) -> None:
-    page = told(viewer, job, now, [WAITED])
+def test_unresponsive_storage_is_shown_with_the_time_waited(viewer: Client, job: Job, now: datetime) -> None:
+    page = page_of(viewer, job, now, [WAITED])
     assert "<dt>Not searched</dt>" in page
     assert WAITED["place"] in page
     assert "The storage did not respond within 5 s." in page
     assert "Checkpoints there that Waymark never polled could not be found." in page
 
 
-def test_one_that_was_not_waited_for_says_why(viewer: Client, job: Job, now: datetime) -> None:
-    page = told(viewer, job, now, [NOT_WAITED])
+def test_storage_that_was_skipped_is_shown_with_the_reason(viewer: Client, job: Job, now: datetime) -> None:
+    page = page_of(viewer, job, now, [NOT_WAITED])
     assert "Waymark did not wait for this storage, because earlier requests got no response." in page
 
 
-def test_in_chinese(viewer: Client, job: Job, now: datetime) -> None:
+def test_unresponsive_storage_is_explained_in_chinese(viewer: Client, job: Job, now: datetime) -> None:
     viewer.post(reverse("set_language"), {"language": "zh-hans", "next": "/"})
-    page = told(viewer, job, now, [WAITED, NOT_WAITED])
+    page = page_of(viewer, job, now, [WAITED, NOT_WAITED])
     assert "<dt>未搜索</dt>" in page
     assert "存储在 5 秒 内没有响应。 无法找到位于该处且从未被 Waymark 轮询到的检查点。" in page
     assert "Waymark 没有等待此存储，因为此前的请求均无响应。" in page
 
 
-def test_the_directory_that_a_refused_start_left_is_named(viewer: Client, job: Job, now: datetime) -> None:
+def test_the_directory_left_by_a_refused_start_is_shown(viewer: Client, job: Job, now: datetime) -> None:
     attempt = make.make_attempt(job, now)
     for number, left in enumerate(("", "file:/cp/77aa", None)):
         RefusedStart.objects.create(
@@ -64,8 +64,8 @@ def test_the_directory_that_a_refused_start_left_is_named(viewer: Client, job: J
     assert "If WAYMARK_STATE_ROOTS contains its storage, Waymark looks for checkpoints there" in page
 
 
-def test_where_all_storage_answered_nothing_is_said(viewer: Client, job: Job, now: datetime) -> None:
-    assert "Not searched" not in told(viewer, job, now, [])
+def test_no_storage_is_named_if_all_responded(viewer: Client, job: Job, now: datetime) -> None:
+    assert "Not searched" not in page_of(viewer, job, now, [])
 
 
 def test_a_failure_names_its_section_of_the_documentation(viewer: Client, job: Job, now: datetime) -> None:

@@ -42,7 +42,7 @@ def newest(job: Job) -> Checkpoint:
     return found
 
 
-def test_they_are_listed_beside_the_savepoints(viewer: Client, job: Job, newest: Checkpoint) -> None:
+def test_retained_checkpoints_are_listed_with_the_savepoints(viewer: Client, job: Job, newest: Checkpoint) -> None:
     Checkpoint.objects.filter(run__job=job).earliest("triggered_at").delete()
     response = viewer.get(reverse("job-savepoints", args=[job.pk]))
     listed = [each.checkpoint for each in response.context["retained"]]
@@ -53,21 +53,21 @@ def test_they_are_listed_beside_the_savepoints(viewer: Client, job: Job, newest:
     assert "Check files" not in page  # a viewer may not check files
 
 
-def test_those_that_the_engine_deletes_with_the_run_are_not(operator: Client, job: Job) -> None:
+def test_checkpoints_that_the_engine_deletes_with_the_run_are_not_listed(operator: Client, job: Job) -> None:
     job.runs.update(checkpoint_config={"externalization": {"enabled": False}})
     assert operator.get(reverse("job-savepoints", args=[job.pk])).context["retained"] == []
 
 
 @pytest.mark.parametrize(
-    ("problem", "said"),
+    ("problem", "expected"),
     [("", "is complete: all files exist"), ("_metadata is missing", "is damaged: _metadata is missing")],
 )
-def test_its_files_are_looked_at_now(
-    operator: Client, job: Job, newest: Checkpoint, job_manager: FakeJobManager, problem: str, said: str
+def test_files_of_a_retained_checkpoint_are_checked_on_request(
+    operator: Client, job: Job, newest: Checkpoint, job_manager: FakeJobManager, problem: str, expected: str
 ) -> None:
     job_manager.invalid_paths = {newest.external_path: problem} if problem else {}
     page = operator.post(reverse("job-check-checkpoint", args=[job.pk, newest.pk]), follow=True).content.decode()
-    assert f"Checkpoint {newest.checkpoint_id} {said}" in page
+    assert f"Checkpoint {newest.checkpoint_id} {expected}" in page
     look = CheckedState.objects.get(job=job, path=newest.external_path)
     assert look.problem == problem
 
@@ -75,7 +75,7 @@ def test_its_files_are_looked_at_now(
     assert next(each for each in choices if each.path == newest.external_path).problem == look.problem
 
 
-def test_the_restart_page_chooses_one_that_is_not_known_to_be_damaged(
+def test_the_restart_page_does_not_preselect_a_damaged_checkpoint(
     operator: Client, job: Job, newest: Checkpoint, now: datetime
 ) -> None:
     Run.objects.filter(job=job).update(state="FAILED", ended_at=now)
@@ -85,7 +85,7 @@ def test_the_restart_page_chooses_one_that_is_not_known_to_be_damaged(
     assert not chosen.problem
 
 
-def test_flinks_is_looked_at_where_it_lies(
+def test_a_flink_checkpoint_is_checked_in_its_storage(
     operator: Client, job: Job, newest: Checkpoint, job_manager: FakeJobManager, tmp_path: Path, settings: Settings
 ) -> None:
     job_manager.can_validate = False
@@ -100,7 +100,7 @@ def test_flinks_is_looked_at_where_it_lies(
 
 
 @pytest.mark.parametrize("status", [400, 403])
-def test_a_cluster_that_may_not_look_at_it_proves_nothing(
+def test_a_cluster_without_access_to_the_files_reports_no_damage(
     operator: Client, job: Job, newest: Checkpoint, job_manager: FakeJobManager, status: int
 ) -> None:
     job_manager.answers["validate"] = (status, "It is outside the savepoint directories.")
@@ -109,7 +109,9 @@ def test_a_cluster_that_may_not_look_at_it_proves_nothing(
     assert not CheckedState.objects.exists()
 
 
-def test_a_cluster_that_does_not_answer_is_named(operator: Client, job: Job, newest: Checkpoint) -> None:
+def test_without_a_response_of_the_cluster_the_checkpoint_is_not_checked(
+    operator: Client, job: Job, newest: Checkpoint
+) -> None:
     job.cluster.rest_url = "http://127.0.0.1:9"
     job.cluster.save()
     url = reverse("job-check-checkpoint", args=[job.pk, newest.pk])
@@ -118,7 +120,7 @@ def test_a_cluster_that_does_not_answer_is_named(operator: Client, job: Job, new
     assert not CheckedState.objects.exists()
 
 
-def test_only_retained_ones_of_the_job_and_only_by_operators(
+def test_only_operators_check_only_retained_checkpoints_of_the_job(
     operator: Client, viewer: Client, job: Job, newest: Checkpoint, now: datetime
 ) -> None:
     other = make.make_job(make.make_cluster(now, "another"))

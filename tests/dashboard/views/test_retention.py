@@ -50,14 +50,14 @@ def test_a_note_that_is_too_long_keeps_what_was_typed(operator: Client, oldest: 
     assert oldest.note == ""
 
 
-def test_disposing_of_one_says_why_in_the_history(operator: Client, oldest: Savepoint) -> None:
+def test_deleting_a_savepoint_is_audited_with_its_reason(operator: Client, oldest: Savepoint) -> None:
     operator.post(reverse("savepoint-dispose", args=[oldest.pk]), {"note": "disk is full"})
     oldest.refresh_from_db()
     assert (oldest.state, oldest.disposal_reason) == (SavepointState.DISPOSING, "disk is full")
     assert AuditEntry.objects.get(action="savepoint.dispose").actor == "olga"
 
 
-def test_the_newest_good_one_cannot_be_disposed_of(operator: Client, job: Job) -> None:
+def test_the_newest_usable_savepoint_cannot_be_deleted(operator: Client, job: Job) -> None:
     newest = job.savepoints.get(path="file:/data/savepoint-1")
     response = operator.post(reverse("savepoint-dispose", args=[newest.pk]), follow=True)
     assert "The savepoint is kept: the newest usable one." in response.content.decode()
@@ -65,7 +65,7 @@ def test_the_newest_good_one_cannot_be_disposed_of(operator: Client, job: Job) -
     assert newest.state == SavepointState.COMPLETED
 
 
-def test_what_would_go_is_shown_and_changes_nothing(operator: Client, job: Job) -> None:
+def test_the_preview_counts_savepoints_to_delete_and_changes_nothing(operator: Client, job: Job) -> None:
     asked = {"preview": "1", "savepoints_kept": "1", "savepoints_kept_s": "150 min"}
     response = operator.get(reverse("job-retention", args=[job.pk]), asked)
     assert response.context["going"] == 2
@@ -90,7 +90,7 @@ def test_the_retention_is_saved_and_audited(operator: Client, job: Job) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "typed", "told"),
+    ("field", "typed", "expected"),
     [
         ("savepoints_kept", "0", "Enter at least 1"),
         ("savepoints_kept", "many", "Enter a whole number"),
@@ -99,13 +99,13 @@ def test_the_retention_is_saved_and_audited(operator: Client, job: Job) -> None:
         ("savepoints_kept_s", "long", "Enter a number and a unit"),
     ],
 )
-def test_a_bad_retention_is_named_and_changes_nothing(
-    operator: Client, job: Job, field: str, typed: str, told: str
+def test_an_invalid_retention_is_reported_at_its_field_and_changes_nothing(
+    operator: Client, job: Job, field: str, typed: str, expected: str
 ) -> None:
     for send in (operator.post, operator.get):
         name = "job-change-retention" if send == operator.post else "job-retention"
         response = send(reverse(name, args=[job.pk]), {"preview": "1", field: typed})
-        assert told in str(response.context["form"].errors[field])
+        assert expected in str(response.context["form"].errors[field])
     job.refresh_from_db()
     assert (job.savepoints_kept, job.savepoints_kept_s) == (None, None)
 
@@ -127,7 +127,7 @@ def test_markup_in_a_note_is_shown_not_run(operator: Client, oldest: Savepoint) 
         assert "<script>alert" not in operator.get(path).content.decode()
 
 
-def test_how_long_one_took_is_what_the_engine_measured(operator: Client, job: Job, oldest: Savepoint) -> None:
+def test_the_duration_of_a_savepoint_is_that_of_its_checkpoint(operator: Client, job: Job, oldest: Savepoint) -> None:
     """Until its checkpoint is known, the duration is the time until Waymark saw the completion."""
     page = reverse("savepoint", args=[oldest.pk])
     assert "<dt>Duration</dt><dd>2s 400ms</dd>" in operator.get(page).content.decode()
@@ -141,7 +141,7 @@ def test_how_long_one_took_is_what_the_engine_measured(operator: Client, job: Jo
     assert "62ms" in operator.get(reverse("job-savepoints", args=[job.pk])).content.decode()
 
 
-def test_the_page_names_the_runs_that_came_from_it_and_the_reader_may_see(
+def test_the_page_lists_the_visible_runs_restored_from_the_savepoint(
     operator: Client, job: Job, oldest: Savepoint, now: datetime
 ) -> None:
     copy = make.make_job(job.cluster, name="flights-copy")
@@ -163,7 +163,7 @@ def test_the_page_names_the_runs_that_came_from_it_and_the_reader_may_see(
     assert "The savepoint is kept: a run of another job was started from it." in page
 
 
-def test_one_that_is_being_removed_cannot_be_pinned(operator: Client, oldest: Savepoint) -> None:
+def test_a_savepoint_that_is_being_deleted_cannot_be_pinned(operator: Client, oldest: Savepoint) -> None:
     Savepoint.objects.filter(pk=oldest.pk).update(state=SavepointState.DISPOSING)
     response = operator.post(reverse("savepoint-keep", args=[oldest.pk]), {"pinned": "on", "note": ""})
     assert response.status_code == 422

@@ -94,9 +94,7 @@ def spans(now: datetime) -> list[Span]:
     return [Span(now - timedelta(days=2 * DAYS), now), *(s for s in found if s.end - s.start > timedelta(days=6))]
 
 
-def test_any_time_agrees_with_the_checkpoints_also_with_those_that_no_roll_up_has_yet(
-    job: Job, now: datetime, pipeline: Pipeline
-) -> None:
+def test_the_summary_of_any_range_agrees_with_all_checkpoints(job: Job, now: datetime, pipeline: Pipeline) -> None:
     pipeline.run()
     dice, some = random.Random(4), list(Checkpoint.objects.filter(run__job=job).order_by("triggered_at"))
     Checkpoint.objects.filter(pk__in=[each.pk for each in some[::50]]).update(
@@ -114,7 +112,7 @@ def test_any_time_agrees_with_the_checkpoints_also_with_those_that_no_roll_up_ha
         agree(found, job, span)
 
 
-def test_a_run_of_a_long_time_is_told_of_its_own_checkpoints_alone(job: Job, now: datetime, pipeline: Pipeline) -> None:
+def test_the_summary_of_a_run_has_only_its_checkpoints(job: Job, now: datetime, pipeline: Pipeline) -> None:
     pipeline.run()
     for number in (1, 2, 3):
         span = Span(now - timedelta(days=2 * DAYS), now, number)
@@ -136,7 +134,7 @@ def page(viewer: Client, job: Job, **asked: str) -> Any:
     return viewer.get(reverse("job-summary", args=[job.pk]), {"range": "all", **asked})
 
 
-def test_the_page_says_within_what_error_and_short_times_and_one_kind_are_exact(
+def test_the_page_states_the_error_of_long_ranges_and_the_others_are_exact(
     viewer: Client, job: Job, now: datetime, pipeline: Pipeline
 ) -> None:
     pipeline.run()
@@ -151,7 +149,7 @@ def test_the_page_says_within_what_error_and_short_times_and_one_kind_are_exact(
     assert "p95 between p93.7 and p96.3" in b"".join(download).decode()
 
 
-def test_a_pipeline_that_is_off_or_behind_changes_how_long_it_takes_and_not_what_is_shown(
+def test_figures_are_the_same_if_the_pipeline_is_off_or_behind(
     viewer: Client, job: Job, now: datetime, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     span = Span(now - timedelta(days=2 * DAYS), now)
@@ -167,7 +165,7 @@ def test_a_pipeline_that_is_off_or_behind_changes_how_long_it_takes_and_not_what
     assert shown.context["summary"].completed == off.completed
 
 
-def test_of_a_time_whose_checkpoints_are_archived_it_tells_what_roll_ups_know(
+def test_the_summary_of_archived_checkpoints_comes_from_roll_ups(
     job: Job, now: datetime, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rows are deleted without triggers, as when a partition is dropped."""
@@ -185,7 +183,7 @@ def test_of_a_time_whose_checkpoints_are_archived_it_tells_what_roll_ups_know(
 
 
 @pytest.mark.parametrize("name", ["durations", "sizes", "moved", "alignments", "delays"])
-def test_a_chart_of_a_long_time_says_each_hour_or_day_as_the_checkpoints_do(
+def test_a_chart_of_a_long_range_agrees_with_the_checkpoints(
     viewer: Client, job: Job, now: datetime, pipeline: Pipeline, name: str
 ) -> None:
     pipeline.run()
@@ -214,12 +212,12 @@ def test_a_chart_of_a_long_time_says_each_hour_or_day_as_the_checkpoints_do(
     assert "rolled" not in short
 
 
-def test_the_figure_of_a_long_time_has_the_trend_of_alignment(viewer: Client, job: Job, pipeline: Pipeline) -> None:
+def test_the_figure_of_a_long_range_has_the_trend_of_alignment(viewer: Client, job: Job, pipeline: Pipeline) -> None:
     pipeline.run()
-    told = viewer.get(reverse("job-chart", args=[job.pk, "lanes"]), {"range": "1y"}).json()
-    assert told["rolled"]
-    assert "p95 lies between the exact p93.7 and p96.3" in told["note"]
-    drawn = [trace["meta"]["role"] for trace in told["figure"]["data"]]
+    body = viewer.get(reverse("job-chart", args=[job.pk, "lanes"]), {"range": "1y"}).json()
+    assert body["rolled"]
+    assert "p95 lies between the exact p93.7 and p96.3" in body["note"]
+    drawn = [trace["meta"]["role"] for trace in body["figure"]["data"]]
     assert (drawn.count("longest"), drawn.count("p95"), drawn.count("median"), drawn.count("state")) == (2, 2, 2, 1)
     assert "steps" not in drawn
     assert "failed" in drawn
@@ -227,7 +225,7 @@ def test_the_figure_of_a_long_time_has_the_trend_of_alignment(viewer: Client, jo
     assert "rolled" not in short
 
 
-def test_the_tiles_of_a_long_time_say_that_they_are_a_little_off(
+def test_the_tiles_of_a_long_range_are_marked_as_approximate(
     viewer: Client, job: Job, now: datetime, pipeline: Pipeline
 ) -> None:
     pipeline.run()
@@ -245,7 +243,9 @@ def test_the_tiles_of_a_long_time_say_that_they_are_a_little_off(
     )
 
 
-def test_the_number_of_queries_is_that_of_any_length(viewer: Client, job: Job, pipeline: Pipeline) -> None:
+def test_the_number_of_queries_does_not_depend_on_the_length_of_the_range(
+    viewer: Client, job: Job, pipeline: Pipeline
+) -> None:
     pipeline.run()
     counts = set()
     for days in (10, 20, 39):

@@ -29,7 +29,7 @@ def links(client: Client, job: Job) -> list[str]:
     return re.findall(r'href="([^"]+)"', menu[1])
 
 
-def test_menu_of_an_operator(operator: Client, job: Job, now: datetime) -> None:
+def test_menu_of_an_operator_has_every_link_that_applies(operator: Client, job: Job, now: datetime) -> None:
     new_rule = f"{reverse('rule-new', args=['failed_in_window'])}?job={job.pk}"
     restart = reverse("job-restart", args=[job.pk])
     run = make.make_run(job, now)
@@ -42,14 +42,14 @@ def test_menu_of_an_operator(operator: Client, job: Job, now: datetime) -> None:
         assert operator.get(address, follow=True).status_code == 200
 
 
-def test_reader_sees_only_the_failure(viewer: Client, job: Job, now: datetime) -> None:
+def test_menu_of_a_viewer_has_only_the_newest_failure(viewer: Client, job: Job, now: datetime) -> None:
     run = make.make_run(job, now)
     assert links(viewer, job) == []
     make.make_checkpoints(run, now, make.Shape(count=3, failed=frozenset({1})))
     assert links(viewer, job) == [reverse("job-failure", args=[job.pk])]
 
 
-def test_grant_decides_for_each_row(job: Job, now: datetime) -> None:
+def test_the_grant_for_a_job_decides_on_the_menu_of_its_row(job: Job, now: datetime) -> None:
     other = make.make_job(job.cluster, "other")
     for each in (job, other):
         make.make_run(each, now)
@@ -64,7 +64,7 @@ def test_grant_decides_for_each_row(job: Job, now: datetime) -> None:
     assert reverse("job-restart", args=[other.pk]) in links(client, other)
 
 
-def test_failure_is_the_newest_of_all_runs(viewer: Client, job: Job, now: datetime) -> None:
+def test_the_link_leads_to_the_newest_failure_of_all_runs(viewer: Client, job: Job, now: datetime) -> None:
     address = reverse("job-failure", args=[job.pk])
     assert viewer.get(address).headers["Location"] == f"{reverse('job-history', args=[job.pk])}?status=FAILED"
     old = make.make_run(job, now, age=timedelta(hours=2))

@@ -35,32 +35,32 @@ def older_state(job: Job, now: datetime) -> str:
 
 
 def test_the_restart_page_names_the_queries_and_their_sinks(operator: Client, job: Job, now: datetime) -> None:
-    told = page(operator, "job-restart", job, **{"from": older_state(job, now)})
-    assert f'{WARNING} <span class="breaks">words to kafka.' in told
-    assert UNKNOWN not in told
+    html = page(operator, "job-restart", job, **{"from": older_state(job, now)})
+    assert f'{WARNING} <span class="breaks">words to kafka.' in html
+    assert UNKNOWN not in html
 
 
 def test_a_savepoint_that_the_job_is_stopped_with_needs_no_warning(operator: Client, job: Job) -> None:
     assert WARNING not in page(operator, "job-restart", job, **{"from": "stop"})
 
 
-@pytest.mark.parametrize(("vertices", "said"), [(SINKS[2:], "No query writes a row twice."), (SINKS[:1], UNKNOWN)])
-def test_it_is_said_when_no_row_is_written_again_or_nobody_knows(
-    operator: Client, job: Job, now: datetime, vertices: list[dict[str, object]], said: str
+@pytest.mark.parametrize(("vertices", "expected"), [(SINKS[2:], "No query writes a row twice."), (SINKS[:1], UNKNOWN)])
+def test_the_page_explains_if_no_rows_or_unknown_rows_are_written_again(
+    operator: Client, job: Job, now: datetime, vertices: list[dict[str, object]], expected: str
 ) -> None:
     Run.objects.update(vertices=vertices)
-    told = page(operator, "job-restart", job, **{"from": older_state(job, now)})
-    assert said in told
-    assert WARNING not in told
+    html = page(operator, "job-restart", job, **{"from": older_state(job, now)})
+    assert expected in html
+    assert WARNING not in html
 
 
-def test_the_configuration_says_it_of_each_sink(viewer: Client, job: Job) -> None:
-    told = page(viewer, "job-configuration", job)
-    assert told.count("After a restore: receives the rows of batches after the restored snapshot a second time") == 1
-    assert told.count("After a restore: removes the rows of batches after the restored snapshot") == 1
+def test_the_configuration_shows_for_each_sink_if_rows_are_written_again(viewer: Client, job: Job) -> None:
+    html = page(viewer, "job-configuration", job)
+    assert html.count("After a restore: receives the rows of batches after the restored snapshot a second time") == 1
+    assert html.count("After a restore: removes the rows of batches after the restored snapshot") == 1
 
 
-def test_an_upgrade_from_an_older_state_says_it(operator: Client, job: Job) -> None:
+def test_an_upgrade_from_an_older_snapshot_shows_the_warning(operator: Client, job: Job) -> None:
     assert "these queries write the rows of later batches a second time:" in page(operator, "job-launch", job)
 
 
@@ -68,11 +68,11 @@ def test_an_upgrade_from_an_older_state_says_it(operator: Client, job: Job) -> N
     ("vertices", "outcome", "is_one_click"),
     [(SINKS, {}, False), (SINKS[2:], {}, True), (SINKS, {"saved": True, "state": "/sp/end", "savepoint": ""}, True)],
 )
-def test_another_run_that_writes_again_is_started_from_the_page_that_says_so(
+def test_a_run_that_writes_rows_again_needs_the_page_with_the_warning(
     operator: Client, job: Job, now: datetime, vertices: object, outcome: object, is_one_click: bool
 ) -> None:
     state = RunState.FINISHED if outcome else RunState.FAILED
     Run.objects.update(vertices=vertices, outcome=outcome, state=state, ended_at=now)
-    told = page(operator, "job", job)
-    assert (reverse("job-run-again", args=[job.pk]) in told) is is_one_click
-    assert reverse("job-restart", args=[job.pk]) in told
+    html = page(operator, "job", job)
+    assert (reverse("job-run-again", args=[job.pk]) in html) is is_one_click
+    assert reverse("job-restart", args=[job.pk]) in html

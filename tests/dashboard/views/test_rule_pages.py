@@ -36,7 +36,7 @@ def job(now: datetime) -> Job:
     return job
 
 
-def test_a_rule_of_its_own_is_saved_audited_and_checked_at_once(operator: Client, job: Job, now: datetime) -> None:
+def test_a_rule_for_one_job_is_saved_audited_and_due_at_once(operator: Client, job: Job, now: datetime) -> None:
     channel = make.make_channel()
     address = reverse("rule-new", args=["failed_in_window"]) + f"?job={job.pk}"
     response = operator.post(address, GOOD | {"channels": [channel.pk]})
@@ -49,7 +49,7 @@ def test_a_rule_of_its_own_is_saved_audited_and_checked_at_once(operator: Client
     assert AuditEntry.objects.get(action="rule.change").actor == "olga"
 
 
-def test_a_rule_by_label_is_changed_and_judges_the_present_anew(operator: Client, job: Job) -> None:
+def test_a_changed_rule_is_evaluated_from_the_beginning(operator: Client, job: Job) -> None:
     operator.post(reverse("rule-new", args=["failed_in_window"]), WIDE)
     rule = AlertRule.objects.get(name="Payments")
     AlertRule.objects.filter(pk=rule.pk).update(evaluated_until={"1": "2026-11-21T12:00:00+00:00"})
@@ -59,7 +59,7 @@ def test_a_rule_by_label_is_changed_and_judges_the_present_anew(operator: Client
 
 
 @pytest.mark.parametrize(
-    ("kind", "field", "typed", "told"),
+    ("kind", "field", "typed", "expected"),
     [
         ("failed_in_window", "threshold", "0", "Enter a whole number from 1 to 100000."),
         ("failed_in_window", "threshold", "many", "Enter a whole number from 1 to 100000."),
@@ -85,8 +85,8 @@ def test_a_rule_by_label_is_changed_and_judges_the_present_anew(operator: Client
         ("no_completed_checkpoint", "threshold", "1 s", "from 10 s to 90 d"),
     ],
 )
-def test_a_bad_value_is_named_with_its_field_and_nothing_is_lost(
-    operator: Client, kind: str, field: str, typed: str, told: str
+def test_an_invalid_value_is_reported_at_its_field_and_the_form_keeps_its_input(
+    operator: Client, kind: str, field: str, typed: str, expected: str
 ) -> None:
     good = WIDE | {"days": "7", "lead_s": "1 d", "since": ""}
     thresholds = {
@@ -99,7 +99,7 @@ def test_a_bad_value_is_named_with_its_field_and_nothing_is_lost(
     response = operator.post(reverse("rule-new", args=[kind]), good | {field: typed})
     assert response.status_code == 422
     form = response.context["form"]
-    assert told in str(form.errors[field].as_text())
+    assert expected in str(form.errors[field].as_text())
     assert list(form.errors) == [field]
     assert form[field].value() == typed
     assert not AlertRule.objects.exists()
@@ -134,11 +134,11 @@ def test_a_job_name_of_two_clusters_needs_the_cluster(operator: Client, job: Job
     assert AlertRule.objects.get().job == twin
 
 
-@pytest.mark.parametrize(("typed", "told"), [("", "Enter a job."), ("nonsense", "There is no job named")])
-def test_a_missing_or_unknown_job_is_named(operator: Client, job: Job, typed: str, told: str) -> None:
+@pytest.mark.parametrize(("typed", "expected"), [("", "Enter a job."), ("nonsense", "There is no job named")])
+def test_a_missing_or_unknown_job_is_named(operator: Client, job: Job, typed: str, expected: str) -> None:
     response = operator.post(reverse("rule-new", args=["failed_in_window"]), ONE_JOB | {"job": typed})
     assert response.status_code == 422
-    assert told in str(response.context["form"].errors["job"])
+    assert expected in str(response.context["form"].errors["job"])
     assert not AlertRule.objects.exists()
 
 
@@ -168,7 +168,7 @@ def test_the_backtest_of_several_jobs_replays_the_job_with_the_most_incidents(op
 
 
 @pytest.mark.parametrize("kind", kinds())
-def test_every_kind_has_a_form_that_saves_what_it_shows(operator: Client, job: Job, kind: str) -> None:
+def test_the_form_of_every_kind_saves_its_initial_values(operator: Client, job: Job, kind: str) -> None:
     address = reverse("rule-new", args=[kind])
     form = operator.get(address).context["form"]
     shown = {name: form[name].value() for name in form.fields if name != "job"}  # only a new rule offers one job
@@ -200,12 +200,12 @@ def test_the_backtest_counts_what_would_have_opened_and_suggests_a_threshold(ope
     assert (page.context["suggestion"].threshold, page.context["suggestion"].bouts) == (5, 0)
     often = operator.get(reverse("rule-backtest", args=["failed_in_window"]), typed | {"per_week": "2"})
     assert (often.context["suggestion"].threshold, often.context["suggestion"].bouts) == (1, 1)
-    told = operator.get(reverse("rule-backtest-chart", args=["failed_in_window"]), typed).json()
-    assert max(value for value in told["figure"]["data"][0]["y"]) == 3
-    assert len(told["figure"]["layout"]["shapes"]) == 1
+    body = operator.get(reverse("rule-backtest-chart", args=["failed_in_window"]), typed).json()
+    assert max(value for value in body["figure"]["data"][0]["y"]) == 3
+    assert len(body["figure"]["layout"]["shapes"]) == 1
 
 
-def test_the_backtest_counts_over_every_job_of_the_scope_or_says_how_far_it_came(
+def test_the_backtest_covers_every_job_of_the_scope_or_states_how_many(
     operator: Client, job: Job, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make.make_job(job.cluster, job.name + "-of-another-name")
@@ -226,7 +226,7 @@ def test_the_backtest_counts_over_every_job_of_the_scope_or_says_how_far_it_came
     assert "total of all 3 jobs" in operator.get(address, typed | {"patient": "yes"}).content.decode()
 
 
-def test_what_clusters_and_waymark_went_through_is_replayed_too(operator: Client, job: Job, now: datetime) -> None:
+def test_backtests_replay_outages_of_clusters_and_waymark(operator: Client, job: Job, now: datetime) -> None:
     Cluster.objects.update(created_at=now - timedelta(days=2))
     for kind in OutageKind:
         Outage.objects.create(
@@ -237,14 +237,14 @@ def test_what_clusters_and_waymark_went_through_is_replayed_too(operator: Client
         page = operator.get(reverse("rule-backtest", args=[kind]), typed)
         ((bout),) = page.context["replay"].bouts
         assert (bout.opened_at, bout.closed_at) == (now - timedelta(minutes=170), now - timedelta(hours=2))
-        told = operator.get(reverse("rule-backtest-chart", args=[kind]), typed).json()
-        assert max(told["figure"]["data"][0]["y"]) == pytest.approx(3_600_000, abs=1)
+        body = operator.get(reverse("rule-backtest-chart", args=[kind]), typed).json()
+        assert max(body["figure"]["data"][0]["y"]) == pytest.approx(3_600_000, abs=1)
 
 
-def test_the_sentence_follows_what_is_typed_and_says_what_is_not_right_yet(operator: Client, job: Job) -> None:
+def test_the_sentence_describes_the_typed_values_and_their_errors(operator: Client, job: Job) -> None:
     address = reverse("rule-sentence", args=["failed_in_window"])
-    said = operator.get(address, GOOD | {"threshold": "7", "window_s": "10 min", "of_job": job.pk}).content.decode()
-    assert "when 7 checkpoints failed within 10 min" in said
+    page = operator.get(address, GOOD | {"threshold": "7", "window_s": "10 min", "of_job": job.pk}).content.decode()
+    assert "when 7 checkpoints failed within 10 min" in page
     wrong = operator.get(address, GOOD | {"threshold": "none", "of_job": job.pk}).content.decode()
     assert "Threshold: Enter a whole number" in wrong
 
@@ -272,14 +272,14 @@ def test_the_pages_show_the_limit_that_a_rule_derives_for_the_job(operator: Clie
     )
 
 
-def test_to_override_begins_with_what_decides_now(operator: Client, job: Job) -> None:
+def test_an_override_starts_with_the_values_of_the_current_rule(operator: Client, job: Job) -> None:
     ensure_default_rules()
     AlertRule.objects.filter(kind="failed_in_window").update(threshold=17)
     page = operator.get(reverse("rule-new", args=["failed_in_window"]) + f"?job={job.pk}")
     assert page.context["form"]["threshold"].value() == 17
 
 
-def test_the_last_default_rule_stays_and_others_go(operator: Client, job: Job) -> None:
+def test_the_last_default_rule_of_a_kind_cannot_be_deleted_but_others_can(operator: Client, job: Job) -> None:
     ensure_default_rules()
     default, own = AlertRule.objects.get(kind="failed_in_window"), make.make_rule(job)
     assert (
@@ -291,7 +291,7 @@ def test_the_last_default_rule_stays_and_others_go(operator: Client, job: Job) -
     assert AuditEntry.objects.filter(action="rule.remove").exists()
 
 
-def test_who_may_only_look_changes_nothing(client: Client, viewer_user: User, job: Job) -> None:
+def test_a_viewer_cannot_change_rules(client: Client, viewer_user: User, job: Job) -> None:
     client.force_login(viewer_user)
     rule = make.make_rule(job)
     assert client.get(reverse("rule", args=[rule.pk])).status_code == 200
@@ -300,7 +300,7 @@ def test_who_may_only_look_changes_nothing(client: Client, viewer_user: User, jo
     assert client.get(reverse("rule-kinds")).status_code == 403
 
 
-def test_the_list_costs_as_many_queries_for_many_rules(
+def test_the_list_of_many_rules_needs_few_queries(
     operator: Client, now: datetime, django_assert_max_num_queries
 ) -> None:
     cluster = make.make_cluster(now)

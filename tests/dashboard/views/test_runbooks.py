@@ -33,7 +33,7 @@ def test_a_runbook_is_added_changed_and_deleted(operator: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "expected"),
     [
         ({"selector": "", "text": "x"}, "Enter at least one label."),
         ({"selector": "team==x", "text": "x"}, "is not a term"),
@@ -42,17 +42,15 @@ def test_a_runbook_is_added_changed_and_deleted(operator: Client) -> None:
         ({"selector": "team=there", "text": "x"}, "There is a runbook for these labels already."),
     ],
 )
-def test_a_runbook_that_makes_no_sense_is_refused_at_its_field(
-    operator: Client, values: dict[str, str], said: str
-) -> None:
+def test_an_invalid_runbook_is_reported_at_its_field(operator: Client, values: dict[str, str], expected: str) -> None:
     Runbook.objects.create(selector="team=there", text="x")
     answer = operator.post(reverse("runbooks"), values)
     assert answer.status_code == 422
-    assert said in answer.content.decode()
+    assert expected in answer.content.decode()
     assert Runbook.objects.count() == 1
 
 
-def test_a_viewer_reads_runbooks_only(viewer: Client) -> None:
+def test_a_viewer_can_read_but_not_change_runbooks(viewer: Client) -> None:
     runbook = Runbook.objects.create(selector="team=payments", text="https://wiki.example.org/payments")
     page = viewer.get(reverse("runbooks")).content.decode()
     assert 'href="https://wiki.example.org/payments"' in page

@@ -52,7 +52,7 @@ def test_each_run_shows_when_it_ran_what_it_did_and_how_it_ended(operator, ended
 
 
 @pytest.mark.parametrize(
-    ("outcome", "said"),
+    ("outcome", "expected"),
     [
         (OUTCOME, "The final savepoint is complete. The next run starts from it."),
         (OUTCOME | {"savepoint": ""}, "The run processed no new batch. The next run starts from the same savepoint"),
@@ -60,11 +60,11 @@ def test_each_run_shows_when_it_ran_what_it_did_and_how_it_ended(operator, ended
         (OUTCOME | {"saved": False, "savepoint": ""}, "The final savepoint failed, so the checkpoints of the run are"),
     ],
 )
-def test_the_heading_says_where_the_next_run_starts(operator, ended, outcome, said):
+def test_the_heading_says_where_the_next_run_starts(operator, ended, outcome, expected):
     run = ended.current_run
     run.outcome = outcome
     run.save()
-    assert said in page(operator, "job", ended)
+    assert expected in page(operator, "job", ended)
     page(operator, "job-runs", ended)
 
 
@@ -79,7 +79,7 @@ def test_the_heading_says_why_a_run_waits_to_start(operator, rows):
     assert "Other drivers are starting; at most 4 start at a time. Position in the queue: 2 of 5." in text
 
 
-def test_the_heading_says_that_the_environment_is_prepared_how_long_and_what_pip_said(operator, rows):
+def test_the_heading_shows_the_preparation_of_the_environment_with_pips_output(operator, rows):
     job = rows.job(name="preparing", launch=LAUNCH)
     since = rows.ago(200).isoformat()
     wait = {"for": "environment", "kind": "requirements", "step": "installing", "since": since}
@@ -104,7 +104,7 @@ def test_a_job_that_has_not_run_says_how_to_start_it(operator, rows):
     assert "No run yet" in page(operator, "job-runs", rows.job())
 
 
-def test_run_again_decides_a_run_from_the_final_savepoint(operator, ended):
+def test_run_again_starts_a_run_from_the_final_savepoint(operator, ended):
     assert reverse("job-run-again", args=[ended.pk]) in page(operator, "job", ended)
 
     answer = operator.post(reverse("job-run-again", args=[ended.pk]))

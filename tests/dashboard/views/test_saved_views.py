@@ -44,18 +44,18 @@ def shown(client: Client, **filters: str) -> list[str]:
         ("", ["order-mail", "orders", "x"]),
     ],
 )
-def test_the_fleet_by_labels(viewer: Client, jobs: list[Job], labels: str, names: list[str]) -> None:
+def test_the_fleet_is_filtered_by_labels(viewer: Client, jobs: list[Job], labels: str, names: list[str]) -> None:
     assert shown(viewer, labels=labels) == names
 
 
-def test_labels_that_make_no_sense_are_named_and_stay_in_the_field(viewer: Client, jobs: list[Job]) -> None:
+def test_invalid_labels_are_reported_and_the_field_keeps_them(viewer: Client, jobs: list[Job]) -> None:
     page = viewer.get(reverse("fleet"), {"labels": "team=<b>,="}).content.decode()
     assert "“=” is not a term" in page
     assert 'value="team=&lt;b&gt;,="' in page
     assert shown(viewer, labels="team=<b>,=") == []
 
 
-def test_a_view_is_kept_found_again_and_removed(viewer: Client, viewer_user: User, jobs: list[Job]) -> None:
+def test_a_view_is_saved_opened_and_deleted(viewer: Client, viewer_user: User, jobs: list[Job]) -> None:
     typed = {"name": "Payments", "query": "page=3&labels=team%3Dpayments&q=&nonsense=1"}
     page = viewer.post(reverse("view-save"), typed, follow=True).content.decode()
     view = SavedView.objects.get(user=viewer_user)
@@ -77,19 +77,21 @@ def test_a_view_keeps_the_order_of_the_list(viewer: Client, viewer_user: User, j
 
 
 @pytest.mark.parametrize(
-    ("typed", "said"),
+    ("typed", "expected"),
     [
         ({"name": "", "query": "state=failing"}, "Name: This field is required."),
         ({"name": "x" * 61, "query": "state=failing"}, "Name: Ensure this value has at most 60 characters"),
         ({"name": "all", "query": "page=2"}, "Filter: There is no filter to save"),
     ],
 )
-def test_a_view_that_makes_no_sense_is_named(viewer: Client, typed: dict[str, str], said: str) -> None:
-    assert said in viewer.post(reverse("view-save"), typed, follow=True).content.decode()
+def test_an_invalid_view_is_reported(viewer: Client, typed: dict[str, str], expected: str) -> None:
+    assert expected in viewer.post(reverse("view-save"), typed, follow=True).content.decode()
     assert not SavedView.objects.exists()
 
 
-def test_views_are_ones_own(viewer: Client, operator: Client, operator_user: User, jobs: list[Job]) -> None:
+def test_views_are_visible_only_to_their_owner(
+    viewer: Client, operator: Client, operator_user: User, jobs: list[Job]
+) -> None:
     view = SavedView.objects.create(user=operator_user, name="<i>zebra</i>", query="state=failing")
     assert viewer.post(reverse("view-forget", args=[view.pk])).status_code == 404
     assert "zebra" not in viewer.get(reverse("fleet"), {"state": "failing"}).content.decode()
@@ -100,7 +102,7 @@ def found(client: Client, text: str) -> list[tuple[str, str]]:
     return [(hit.kind, hit.name) for hit in client.get(reverse("find"), {"q": text}).context["hits"]]
 
 
-def test_what_is_typed_finds_jobs_clusters_and_pages(viewer: Client, jobs: list[Job]) -> None:
+def test_the_search_box_finds_jobs_clusters_and_pages(viewer: Client, jobs: list[Job]) -> None:
     assert found(viewer, "order") == [("job", "order-mail"), ("job", "orders")]
     assert found(viewer, "MAIL") == [("job", "order-mail")]
     assert ("cluster", jobs[0].cluster.name) in found(viewer, jobs[0].cluster.name[:4])

@@ -355,7 +355,7 @@ ONCE: tuple[Once, ...] = (
 
 
 @pytest.mark.parametrize("action", ONCE, ids=lambda action: action.__name__.strip("_"))
-def test_second_request_changes_nothing_and_says_so(
+def test_second_request_changes_nothing_and_is_explained(
     ada: Client, bob: Client, job: Job, now: datetime, action: Once
 ) -> None:
     address, typed, text, rows = action(job, now)

@@ -54,7 +54,7 @@ def test_the_live_part_has_no_heading(viewer: Client, eventful: Any) -> None:
     assert "flights" in part
 
 
-def test_a_quiet_shift_says_what_appears_here(viewer: Client) -> None:
+def test_a_shift_without_events_explains_what_appears_here(viewer: Client) -> None:
     assert "A quiet shift" in viewer.get(reverse("shift")).content.decode()
 
 
@@ -68,7 +68,7 @@ def test_rows_out_of_reach_are_left_out(eventful: Any, now: datetime) -> None:
     assert client.get(reverse("shift")).context["shift"].is_quiet
 
 
-def test_it_is_linked_from_incidents_and_found_by_the_search_box(viewer: Client) -> None:
+def test_the_summary_is_linked_from_incidents_and_found_by_the_search_box(viewer: Client) -> None:
     assert f'href="{reverse("shift")}"' in viewer.get(reverse("incidents")).content.decode()
     assert reverse("shift") in viewer.get(reverse("find"), {"q": "shift"}).content.decode()
 
@@ -77,7 +77,7 @@ CHANNEL = {"name": "lead", "to": "lead@example.org", "language": "en", "enabled"
 FIELDS = {**CHANNEL, "group_wait_s": "10", "messages_per_10_min": "10"}
 
 
-def test_a_channel_sends_it_at_set_times(operator: Client, now: datetime) -> None:
+def test_a_channel_sends_the_summary_at_scheduled_times(operator: Client, now: datetime) -> None:
     times = {"summary_cron": "0  8,20 * * *", "summary_time_zone": "Asia/Shanghai", "summary_hours": "24"}
     assert operator.post(reverse("channel-add", args=["mail"]), FIELDS | times).status_code == 302
     channel = Channel.objects.get()

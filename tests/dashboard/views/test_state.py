@@ -58,7 +58,7 @@ def post(client: Client, job: Job, **data: Any) -> Any:
     return client.post(reverse("job-state-ask", args=[job.pk]), data)
 
 
-def test_looking_into_a_snapshot_is_asked_for_and_waited_for(operator: Client, job: Job, snapshot: Checkpoint) -> None:
+def test_listing_the_state_of_a_snapshot_stores_a_request(operator: Client, job: Job, snapshot: Checkpoint) -> None:
     answer = post(operator, job, kind="list", snapshot=snapshot.pk)
     assert answer.headers["Location"] == f"{reverse('job-state', args=[job.pk])}?snapshot={snapshot.pk}"
     read = StateRead.objects.get()
@@ -69,7 +69,7 @@ def test_looking_into_a_snapshot_is_asked_for_and_waited_for(operator: Client, j
     assert "until=contents" in text
 
 
-def test_when_the_contents_are_known_the_page_comes_anew_with_a_form(
+def test_the_page_reloads_with_a_form_when_the_contents_are_known(
     operator: Client, job: Job, snapshot: Checkpoint, now: datetime
 ) -> None:
     answered(job, snapshot, now)
@@ -82,7 +82,7 @@ def test_when_the_contents_are_known_the_page_comes_anew_with_a_form(
     assert 'hx-trigger="fast-tick' not in text
 
 
-def test_a_key_is_looked_for_by_field_and_by_part(
+def test_a_key_is_searched_by_field_and_by_part(
     operator: Client, job: Job, snapshot: Checkpoint, now: datetime
 ) -> None:
     answered(job, snapshot, now)
@@ -117,7 +117,7 @@ def test_a_difference_names_both_snapshots(operator: Client, job: Job, snapshot:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "expected"),
     [
         ({"place": "7:x"}, "This snapshot has no such state."),
         ({"key_text": "a"}, "Enter the key field"),
@@ -127,17 +127,17 @@ def test_a_difference_names_both_snapshots(operator: Client, job: Job, snapshot:
         ({"other": "999999"}, "Select a valid choice"),
     ],
 )
-def test_a_wrong_question_is_said_at_its_field_and_asks_nothing(
-    operator: Client, job: Job, snapshot: Checkpoint, now: datetime, wrong: dict[str, str], said: str
+def test_an_invalid_query_is_reported_at_its_field_and_not_stored(
+    operator: Client, job: Job, snapshot: Checkpoint, now: datetime, wrong: dict[str, str], expected: str
 ) -> None:
     answered(job, snapshot, now)
     answer = post(operator, job, **{"kind": "read", "snapshot": snapshot.pk, "place": "0:total", **wrong})
     assert answer.status_code == 422
-    assert said in answer.content.decode()
+    assert expected in answer.content.decode()
     assert not StateRead.objects.exclude(kind=StateReadKind.LIST).exists()
 
 
-def test_a_path_cannot_be_asked_for(operator: Client, job: Job, now: datetime) -> None:
+def test_only_snapshots_of_the_job_can_be_read(operator: Client, job: Job, now: datetime) -> None:
     foreign = make.make_run(make.make_job(job.cluster, "other"), now)
     (other,) = make.make_checkpoints(foreign, now, make.Shape(count=1))
     for nasty in ("/etc", "../..", str(other.pk), "9" * 40, ""):
@@ -158,13 +158,13 @@ def test_a_viewer_sees_sizes_and_no_values(viewer: Client, job: Job, snapshot: C
     assert "canary" not in text
 
 
-def test_of_flink_it_says_what_to_do_instead(viewer: Client, job: Job) -> None:
+def test_the_page_of_a_flink_job_names_an_alternative(viewer: Client, job: Job) -> None:
     job.cluster.engine = Engine.FLINK
     job.cluster.save()
     assert "State Processor API" in page(viewer, job)
 
 
-def test_more_answers_cost_no_more_queries(operator: Client, job: Job, snapshot: Checkpoint, now: datetime) -> None:
+def test_more_results_need_no_more_queries(operator: Client, job: Job, snapshot: Checkpoint, now: datetime) -> None:
     answered(job, snapshot, now)
     page(operator, job, snapshot)
     with CaptureQueriesContext(connection) as few:

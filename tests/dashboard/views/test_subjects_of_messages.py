@@ -47,7 +47,7 @@ def test_chinese_subjects_are_those_of_the_template(deliveries: list[Delivery], 
     assert test == "[test] by olga"
 
 
-def test_pages_show_them(viewer: Client, deliveries: list[Delivery]) -> None:
+def test_pages_show_subjects_in_the_readers_language(viewer: Client, deliveries: list[Delivery]) -> None:
     single = deliveries[0]
     addresses = (reverse("deliveries"), reverse("delivery", args=[single.pk]))
     for address in addresses:

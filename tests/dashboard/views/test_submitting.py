@@ -93,20 +93,20 @@ def send(client: Client, cluster: Cluster, **typed: object) -> Any:
     return client.post(reverse("cluster-submit", args=[cluster.pk]), TYPED | typed)
 
 
-def test_what_is_at_a_location_is_shown_before_anything_starts(
+def test_checkpoints_at_a_location_are_shown_before_the_start(
     admin: Client, cluster: Cluster, httpserver: HTTPServer
 ) -> None:
     expect_look(httpserver, FOUND)
     page = admin.post(reverse("cluster-look", args=[cluster.pk]), {"checkpoints": "/checkpoints/orders"})
     text = page.content.decode()
-    for told in ("The job continues after batch 41.", "stateStoreSave", "8 partitions", "RocksDB", "commits v2"):
-        assert told in text
+    for result in ("The job continues after batch 41.", "stateStoreSave", "8 partitions", "RocksDB", "commits v2"):
+        assert result in text
     assert "Batch 42 was started but not committed. It runs again" in text
     assert "does not change the location" in text
     assert f'name="found" value="{SEEN}"' in text
 
 
-def test_the_job_starts_from_what_was_seen(admin: Client, cluster: Cluster, httpserver: HTTPServer) -> None:
+def test_the_job_starts_from_the_displayed_checkpoint(admin: Client, cluster: Cluster, httpserver: HTTPServer) -> None:
     expect_look(httpserver, FOUND)
     answer = send(admin, cluster, found=SEEN)
     attempt = RestartAttempt.objects.get()
@@ -127,7 +127,7 @@ def test_the_job_starts_from_what_was_seen(admin: Client, cluster: Cluster, http
 
 
 @pytest.mark.parametrize("seen", ["", "6f2f:40"])
-def test_what_nobody_has_seen_is_shown_first(
+def test_a_checkpoint_that_was_not_displayed_is_not_submitted(
     admin: Client, cluster: Cluster, httpserver: HTTPServer, seen: str
 ) -> None:
     expect_look(httpserver, FOUND)
@@ -140,7 +140,7 @@ def test_what_nobody_has_seen_is_shown_first(
     assert not Job.objects.exists()
 
 
-def test_a_location_that_cannot_be_used_starts_nothing(admin: Client, cluster: Cluster, httpserver: HTTPServer) -> None:
+def test_a_refused_location_starts_no_job(admin: Client, cluster: Cluster, httpserver: HTTPServer) -> None:
     expect_look(httpserver, REFUSED)
     answer = send(admin, cluster)
     assert answer.context["form"].errors["checkpoints"] == ["/checkpoints/orders is no."]
@@ -149,7 +149,7 @@ def test_a_location_that_cannot_be_used_starts_nothing(admin: Client, cluster: C
     assert not Job.objects.exists()
 
 
-def test_each_query_has_a_location_of_its_own(admin: Client, cluster: Cluster, httpserver: HTTPServer) -> None:
+def test_each_query_has_a_separate_location(admin: Client, cluster: Cluster, httpserver: HTTPServer) -> None:
     expect_look(httpserver, FOUND | {"query": "a"}, FOUND | {"query": "b", "queryId": "77aa"})
     send(admin, cluster, checkpoints="a=/c/a\r\n\r\n b=s3://bucket/day=1/ ", found="6f2f:41 77aa:41")
     assert RestartAttempt.objects.get().imports == {"a": "/c/a", "b": "s3://bucket/day=1"}
@@ -173,7 +173,7 @@ def test_an_archive_needs_an_entry(admin: Client, cluster: Cluster) -> None:
     assert not Job.objects.exists()
 
 
-def test_a_new_job_takes_checkpoints_unless_somebody_says_otherwise(admin: Client, cluster: Cluster) -> None:
+def test_a_new_job_has_a_checkpoint_interval_by_default(admin: Client, cluster: Cluster) -> None:
     form = admin.get(reverse("cluster-submit", args=[cluster.pk])).context["form"]
     assert form["configuration"].value() == "execution.checkpointing.interval: 1min"
 
@@ -215,20 +215,21 @@ def test_a_damaged_savepoint_starts_nothing(admin: Client, cluster: Cluster, htt
 
 
 @pytest.mark.parametrize(
-    ("typed", "told"), [("sp/1", "neither an absolute path nor an address"), ("", ""), ("/sp/1", "has not answered")]
+    ("typed", "expected"),
+    [("sp/1", "neither an absolute path nor an address"), ("", ""), ("/sp/1", "has not answered")],
 )
-def test_a_look_at_a_savepoint_without_a_finding(
-    admin: Client, cluster: Cluster, httpserver: HTTPServer, typed: str, told: str
+def test_a_savepoint_that_cannot_be_checked_is_reported_as_such(
+    admin: Client, cluster: Cluster, httpserver: HTTPServer, typed: str, expected: str
 ) -> None:
     httpserver.expect_request("/savepoints/validate").respond_with_json({"errors": ["/ has not answered"]}, status=503)
     answer = admin.post(reverse("cluster-look-savepoint", args=[cluster.pk]), {"savepoint": typed})
     assert answer.status_code == 200
-    assert told in answer.content.decode()
+    assert expected in answer.content.decode()
     assert "complete" not in answer.content.decode()
 
 
 @pytest.mark.parametrize(
-    ("typed", "field", "told"),
+    ("typed", "field", "expected"),
     [
         ({"name": ""}, "name", "This field is required."),
         ({"jar_id": ""}, "upload", "A program is needed"),
@@ -246,16 +247,16 @@ def test_a_look_at_a_savepoint_without_a_finding(
         ({"checkpoints": "s3://key:secret@bucket/a"}, "checkpoints", "an address must not contain a password"),
     ],
 )
-def test_what_makes_no_sense_is_told_at_its_field(
-    admin: Client, cluster: Cluster, typed: dict[str, str], field: str, told: str
+def test_an_invalid_value_is_reported_at_its_field(
+    admin: Client, cluster: Cluster, typed: dict[str, str], field: str, expected: str
 ) -> None:
     answer = send(admin, cluster, **typed)
     assert answer.status_code == 422
-    assert told in " ".join(answer.context["form"].errors[field])
+    assert expected in " ".join(answer.context["form"].errors[field])
     assert not Job.objects.exists()
 
 
-def test_a_name_that_is_taken_is_told(admin: Client, cluster: Cluster, now: datetime) -> None:
+def test_a_name_in_use_is_reported_at_its_field(admin: Client, cluster: Cluster, now: datetime) -> None:
     job = make.make_job(cluster)
     make.make_run(job, now)
     answer = send(admin, cluster, state="empty", name=job.name)
@@ -297,7 +298,9 @@ def test_flink_cluster_refuses_pyspark_submission(admin: Client, cluster: Cluste
     assert admin.get(reverse("cluster-submit", args=[cluster.pk])).status_code == 404
 
 
-def test_a_cluster_without_an_answer_is_told(admin: Client, cluster: Cluster, httpserver: HTTPServer) -> None:
+def test_an_unresponsive_storage_is_reported_at_its_field(
+    admin: Client, cluster: Cluster, httpserver: HTTPServer
+) -> None:
     httpserver.expect_request("/savepoints/import/validate").respond_with_json(
         {"errors": ["checkpoints: s3://b has not answered for 10 s"]}, status=503
     )

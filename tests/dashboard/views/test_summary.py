@@ -61,7 +61,7 @@ def flinks_percentile(values: list[int], fraction: float) -> float:
 
 
 def test_the_figures_are_those_that_flink_gives_for_the_same_checkpoints(run: Run, now: datetime) -> None:
-    said = json.loads((SAMPLES / "checkpoints.json").read_text())
+    text = json.loads((SAMPLES / "checkpoints.json").read_text())
     made = make.make_checkpoints(run, now, make.Shape(count=len(RECORDED)))
     for checkpoint, figures in zip(made, RECORDED, strict=True):
         for name, value in zip(FIGURES, figures, strict=True):
@@ -69,7 +69,7 @@ def test_the_figures_are_those_that_flink_gives_for_the_same_checkpoints(run: Ru
     Checkpoint.objects.bulk_update(made, FIGURES)
     found = read_summary(run.job, always(run.job, now))
     for name in FIGURES:
-        flinks = said["summary"][name]
+        flinks = text["summary"][name]
         shown = {row: found.of(row, name) for row in found.rows}
         assert shown["Minimum"] == flinks["min"]
         assert int(shown["Average"] or 0) == flinks["avg"]
@@ -91,7 +91,7 @@ def test_percentiles_of_any_number_of_checkpoints_are_flinks(run: Run, now: date
     assert row.median == pytest.approx(flinks_percentile(durations, 0.5))
 
 
-def test_more_than_can_be_sorted_at_once_are_sampled_and_the_page_says_so(
+def test_too_many_checkpoints_are_sampled_and_the_page_states_the_ratio(
     viewer: Client, run: Run, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(summary, "SORTED", 100)
@@ -103,7 +103,7 @@ def test_more_than_can_be_sorted_at_once_are_sampled_and_the_page_says_so(
     assert page.context["summary"].of("p50", "end_to_end_duration") == pytest.approx(200, abs=6)
 
 
-def test_it_is_over_any_time_and_one_run_or_all(viewer: Client, run: Run, now: datetime) -> None:
+def test_the_summary_covers_a_time_range_and_one_run_or_all(viewer: Client, run: Run, now: datetime) -> None:
     make.make_checkpoints(run, now - timedelta(days=60), make.Shape(count=40))
     later = make.make_run(run.job, now)
     make.make_checkpoints(
@@ -124,21 +124,21 @@ def test_it_is_over_any_time_and_one_run_or_all(viewer: Client, run: Run, now: d
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "expected"),
     [
         ({"since": "yesterday"}, "Enter a date and time"),
         ({"run": "first"}, "Enter a run number"),
         ({"since": "2026-11-21T14:00", "until": "2026-11-21T13:00"}, "The end must be later than the start."),
     ],
 )
-def test_a_wrong_time_is_said_at_its_field_and_kept(
-    viewer: Client, run: Run, now: datetime, asked: dict[str, str], said: str
+def test_an_invalid_time_is_reported_and_the_field_keeps_it(
+    viewer: Client, run: Run, now: datetime, asked: dict[str, str], expected: str
 ) -> None:
     make.make_checkpoints(run, now, make.Shape(count=3))
     for name in ("job-summary", "job", "job-history"):
         page = viewer.get(reverse(name, args=[run.job_id]), asked)
         assert page.status_code == 400
-        assert said in page.content.decode()
+        assert expected in page.content.decode()
         assert next(iter(asked.values())) in page.content.decode()
 
 

@@ -82,7 +82,7 @@ def test_dates_are_kept_between_history_and_charts(viewer: Client, job: Job) -> 
     assert f'<a href="{reverse("job-history", args=[job.pk])}{kept}"' in page
 
 
-def test_run_of_another_page_is_no_range(viewer: Client, job: Job) -> None:
+def test_links_do_not_carry_a_run_as_a_time_range(viewer: Client, job: Job) -> None:
     page = opened(viewer, "job-exceptions", job, run="1", since="2026-11-21T10:00:00Z").content.decode()
     assert f'<a href="{reverse("job", args=[job.pk])}"' in page
 

@@ -92,7 +92,7 @@ def test_a_directory_is_added_with_the_form_and_its_queries_are_counted(admin: C
         ("{root}/missing", "does not exist, or holds nothing although queries were found there"),
     ],
 )
-def test_a_wrong_address_is_explained_at_its_field(admin: Client, state_root: Path, address: str, text: str) -> None:
+def test_an_invalid_address_is_reported_at_its_field(admin: Client, state_root: Path, address: str, text: str) -> None:
     response = admin.post(reverse("cluster-add"), typed(Path("x"), rest_url=address.format(root=state_root)))
     assert response.status_code == 422
     assert text in errors(response)["rest_url"][0]

@@ -33,14 +33,14 @@ def get(viewer: Client, job: Job, page: str, asked: dict[str, str]) -> Any:
     return viewer.get(f"/jobs/{job.pk}/{page}", asked)
 
 
-def test_hours_alone_are_no_loss_while_the_checkpoints_are_there(viewer: Client, job: Job) -> None:
+def test_without_hourly_roll_ups_figures_come_from_the_checkpoints(viewer: Client, job: Job) -> None:
     forget(NOW)
     shown = get(viewer, job, "summary/", PART)
     assert shown.context["summary"].completed == 6
     assert SAID not in shown.content.decode()
 
 
-def test_what_is_archived_is_told_by_whole_days(viewer: Client, job: Job, archive: Path) -> None:
+def test_archived_checkpoints_are_counted_by_whole_days(viewer: Client, job: Job, archive: Path) -> None:
     forget(NOW)
     assert advance() == TOLD
     shown = get(viewer, job, "summary/", PART)
@@ -56,7 +56,7 @@ def test_what_is_archived_is_told_by_whole_days(viewer: Client, job: Job, archiv
     assert get(viewer, job, "summary/", month).context["summary"].completed == 54
 
 
-def test_a_lost_archive_changes_nothing_of_it(viewer: Client, job: Job, archive: Path) -> None:
+def test_figures_of_whole_days_do_not_need_the_archive(viewer: Client, job: Job, archive: Path) -> None:
     forget(NOW)
     advance()
     for file in archive.rglob("*.parquet"):

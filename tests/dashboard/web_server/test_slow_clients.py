@@ -61,25 +61,25 @@ def ask(connection: socket.socket, request: bytes, answer: bytes) -> bytes:
 
 
 def read_until(connection: socket.socket, answer: bytes) -> bytes:
-    said = b""
-    while answer not in said:
+    text = b""
+    while answer not in text:
         chunk = connection.recv(65536)
-        assert chunk, f"closed after {said!r}"
-        said += chunk
-    return said
+        assert chunk, f"closed after {text!r}"
+        text += chunk
+    return text
 
 
 def read_all(connection: socket.socket) -> bytes:
     """Read until the server closes the connection, however it does."""
-    said = b""
+    text = b""
     with suppress(ConnectionError):
         while chunk := connection.recv(65536):
-            said += chunk
-    return said
+            text += chunk
+    return text
 
 
 @pytest.mark.parametrize("sent", [b"", HALF_A_HEAD, HALF_A_BODY, NO_CHUNK])
-def test_others_are_served_meanwhile(port: int, connect: Connect, sent: bytes) -> None:
+def test_slow_clients_do_not_block_other_clients(port: int, connect: Connect, sent: bytes) -> None:
     """The other client is served before the server closes any of the slow connections."""
     for _ in range(30):
         connect().sendall(sent)
@@ -89,7 +89,7 @@ def test_others_are_served_meanwhile(port: int, connect: Connect, sent: bytes) -
     client.close()
 
 
-def test_a_request_that_comes_in_pieces_is_served_whole(connect: Connect) -> None:
+def test_a_request_that_arrives_byte_by_byte_is_served(connect: Connect) -> None:
     connection = connect()
     request = b"POST /pieces HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n12345"
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -100,19 +100,19 @@ def test_a_request_that_comes_in_pieces_is_served_whole(connect: Connect) -> Non
 
 def test_requests_that_come_together_are_served_in_order(connect: Connect) -> None:
     requests = b"".join(b"GET /%d HTTP/1.1\r\nHost: x\r\n\r\n" % number for number in range(5))
-    said = ask(connect(), requests, b"GET /4 0")
-    assert [said.index(b"GET /%d 0" % number) for number in range(5)] == sorted(
-        said.index(b"GET /%d 0" % number) for number in range(5)
+    text = ask(connect(), requests, b"GET /4 0")
+    assert [text.index(b"GET /%d 0" % number) for number in range(5)] == sorted(
+        text.index(b"GET /%d 0" % number) for number in range(5)
     )
 
 
-def test_a_body_is_read_up_to_the_limit(connect: Connect) -> None:
+def test_a_body_above_the_limit_is_refused(connect: Connect) -> None:
     head = b"POST /large HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
     ask(connect(), head % LARGEST_BODY + b"x" * LARGEST_BODY, b"POST /large %d" % LARGEST_BODY)
     ask(connect(), head % (LARGEST_BODY + 1), b"413 Request Entity Too Large")  # refused before the body is sent
 
 
-def test_a_chunked_body_is_given_up_at_the_limit(connect: Connect) -> None:
+def test_a_chunked_body_above_the_limit_is_refused(connect: Connect) -> None:
     connection = connect()
     connection.sendall(NO_CHUNK)
     chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
@@ -122,7 +122,7 @@ def test_a_chunked_body_is_given_up_at_the_limit(connect: Connect) -> None:
     assert b"POST /half" not in read_all(connection)
 
 
-def test_clients_that_stay_after_the_end_delay_no_other(connect: Connect) -> None:
+def test_clients_that_keep_a_finished_connection_open_delay_no_others(connect: Connect) -> None:
     for rounds in range(2):
         connections = [connect() for _ in range(15)]
         for connection in connections:
@@ -133,7 +133,7 @@ def test_clients_that_stay_after_the_end_delay_no_other(connect: Connect) -> Non
             assert connection.recv(1) == b"", rounds
 
 
-def test_an_idle_connection_outlasts_the_pauses_of_clients_that_poll(connect: Connect) -> None:
+def test_an_idle_connection_stays_open_between_polls(connect: Connect) -> None:
     connection = connect()
     request = b"GET /poll HTTP/1.1\r\nHost: x\r\n\r\n"
     ask(connection, request, b"GET /poll 0")
@@ -141,7 +141,7 @@ def test_an_idle_connection_outlasts_the_pauses_of_clients_that_poll(connect: Co
     ask(connection, request, b"GET /poll 0")
 
 
-def test_a_head_without_end_is_cut_off(connect: Connect) -> None:
+def test_an_endless_request_head_ends_the_connection(connect: Connect) -> None:
     connection = connect()
     with suppress(ConnectionError):  # where the server ends the connection first
         connection.sendall(HALF_A_HEAD + b"X: " + b"y" * 2_000_000)

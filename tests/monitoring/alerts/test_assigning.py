@@ -20,8 +20,8 @@ def steps():
     return [(event.kind, event.text_value) for event in Incident.objects.get().events.all()][1:]
 
 
-def test_each_assignment_is_a_step_and_an_entry_and_notifies_nobody(incident, now):
-    told = Notification.objects.count()
+def test_each_assignment_is_recorded_and_audited_but_sends_no_notification(incident, now):
+    result = Notification.objects.count()
     lifecycle.assign(incident, "", "ada", "bob", " on call ", now)
     lifecycle.assign(incident, "ada", "eve", "ada", "", now)
     lifecycle.assign(incident, "eve", "", "eve", "", now)
@@ -34,7 +34,7 @@ def test_each_assignment_is_a_step_and_an_entry_and_notifies_nobody(incident, no
     entries = AuditEntry.objects.filter(action="incident.assign").order_by("id")
     moves = [(each.details["was"], each.details["now"]) for each in entries]
     assert moves == [("", "ada"), ("ada", "eve"), ("eve", "")]
-    assert Notification.objects.count() == told
+    assert Notification.objects.count() == result
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_each_assignment_is_a_step_and_an_entry_and_notifies_nobody(incident, no
         ("bob", "", AlertReason.ALREADY_ASSIGNED(to="ada")),
     ],
 )
-def test_what_the_caller_saw_must_still_be_true(incident, now, was, to, reason):
+def test_an_assignment_is_refused_if_the_assignee_has_changed(incident, now, was, to, reason):
     Incident.objects.update(assigned_to="ada")
     with pytest.raises(lifecycle.IncidentUnchanged) as refused:
         lifecycle.assign(incident, was, to, "bob", "", now)
@@ -54,7 +54,7 @@ def test_what_the_caller_saw_must_still_be_true(incident, now, was, to, reason):
     assert steps() == []
 
 
-def test_nobody_is_removed_from_an_incident_without_an_assignee(incident, now):
+def test_an_incident_without_an_assignee_cannot_be_unassigned(incident, now):
     with pytest.raises(lifecycle.IncidentUnchanged) as refused:
         lifecycle.assign(incident, "", "", "bob", "", now)
     assert refused.value.reason == AlertReason.ALREADY_UNASSIGNED()

@@ -33,7 +33,7 @@ from monitoring.models import (
 from monitoring.reasons.alerts import AlertReason
 from monitoring.reasons.report import CycleReport
 from monitoring.reasons.work import WorkReason
-from monitoring.recovery.telling import tell
+from monitoring.recovery.not_restarted import report_not_restarted
 from tests.monitoring.reported import NOTHING, done, incidents
 
 
@@ -339,10 +339,10 @@ def test_incidents_of_a_cluster_and_its_jobs_end_when_it_is_removed(rows, job, r
     for number in (1, 2, 3):
         rows.failed(run, number, now)
     evaluate_due(now)
-    tell(job, f"{job} is dead and is not restarted.", {"why": "start_unknown"}, now)
+    report_not_restarted(job, f"{job} is dead and is not restarted.", {"why": "start_unknown"}, now)
     own = Opening(IncidentKind.CLUSTER_UNREACHABLE, Severity.CRITICAL, "It does not answer.", cluster=job.cluster)
     elsewhere = rows.job()
-    tell(elsewhere, f"{elsewhere} is dead and is not restarted.", {"why": "start_unknown"}, now)
+    report_not_restarted(elsewhere, f"{elsewhere} is dead and is not restarted.", {"why": "start_unknown"}, now)
     open_incidents([own], now)
     registration.remove(job.cluster, actor="ada", reason="moved", now=now)
 
@@ -416,11 +416,11 @@ def test_an_action_on_an_incident_that_was_resolved_is_refused(rows, run, rule, 
     for number in (1, 2, 3):
         rows.failed(run, number, now)
     evaluate_due(now)
-    stale, told = Incident.objects.get(), ("bob", "", now)
+    stale, result = Incident.objects.get(), ("bob", "", now)
     lifecycle.resolve(Incident.objects.get(), "ada", "", now)
 
     with pytest.raises(lifecycle.IncidentMovedOn):
-        act(stale, *((now + timedelta(hours=1), *told) if act is lifecycle.snooze else told))
+        act(stale, *((now + timedelta(hours=1), *result) if act is lifecycle.snooze else result))
     assert (Incident.objects.get().state, AuditEntry.objects.count()) == ("resolved", 1)
 
 

@@ -112,17 +112,17 @@ def test_an_incident_stores_its_finding_as_a_value(open_for, now):
     assert (incident.sentence_value, incident.sentence) == (None, "It was so.")
 
 
-def test_a_thousand_incidents_cost_as_many_queries_as_ten(open_for, now):
+def test_a_thousand_incidents_need_as_many_queries_as_ten(open_for, now):
     from django.db import connection
 
-    def cost(incidents):
+    def queries_needed(incidents):
         with CaptureQueriesContext(connection) as queries:
             change_incidents([Change(each, "More.") for each in incidents], now + timedelta(minutes=1))
             change_incidents([Change(each, "Still more.") for each in incidents], now + timedelta(minutes=2))
             resolve_incidents([Ending(each, "it works.") for each in incidents], now + timedelta(minutes=3))
         return len(queries)
 
-    assert cost(open_for(10)) == cost(open_for(200))
+    assert queries_needed(open_for(10)) == queries_needed(open_for(200))
 
 
 def test_a_second_unresolved_incident_of_a_cluster_is_refused_by_the_database(cluster_dies):

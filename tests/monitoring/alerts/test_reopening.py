@@ -68,9 +68,9 @@ def test_a_reopened_incident_is_open_and_unacknowledged(resolved, later):
 
 def test_a_reopened_incident_notifies_as_a_new_one_does(resolved, later):
     lifecycle.reopen(resolved, "bob", "", later(20))
-    told = [(each.event.kind, each.reason, each.state) for each in Notification.objects.order_by("id")]
-    assert told[-1] == ("reopened", "opened", NotificationState.WAITING)
-    assert [reason for _, reason, _ in told] == ["opened", "resolved", "opened"]
+    result = [(each.event.kind, each.reason, each.state) for each in Notification.objects.order_by("id")]
+    assert result[-1] == ("reopened", "opened", NotificationState.WAITING)
+    assert [reason for _, reason, _ in result] == ["opened", "resolved", "opened"]
 
 
 def test_the_rule_resolves_a_reopened_incident_when_the_problem_ends(resolved, later):

@@ -23,7 +23,7 @@ def test_a_well_set_job_gets_no_advice() -> None:
     assert names(facts(config={"num_retained": 3}, keys={"execution.state-recovery.from-local": "true"})) == []
 
 
-def test_nothing_known_is_no_reason_for_advice() -> None:
+def test_unknown_settings_cause_no_advice() -> None:
     assert names(facts(config=dict.fromkeys(("interval", "timeout", "mode", "externalization", "min_pause")))) == []
 
 

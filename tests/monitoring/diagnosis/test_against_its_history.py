@@ -23,7 +23,7 @@ def causes_of(took: int, expected: Expectation, **values) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("took", "values", "told"),
+    ("took", "values", "expected"),
     [
         (2000, {}, True),
         (1999, {}, False),  # less than a second more
@@ -32,8 +32,8 @@ def causes_of(took: int, expected: Expectation, **values) -> list[str]:
         (2000, {"status": "IN_PROGRESS"}, True),
     ],
 )
-def test_a_duration_far_above_that_of_this_hour_is_reported(took, values, told) -> None:
-    assert ("slow_for_this_hour" in causes_of(took, AT_THIS_HOUR, **values)) is told
+def test_a_duration_far_above_that_of_this_hour_is_reported(took, values, expected) -> None:
+    assert ("slow_for_this_hour" in causes_of(took, AT_THIS_HOUR, **values)) is expected
 
 
 def test_a_slow_duration_exceeds_four_spreads() -> None:
@@ -63,11 +63,11 @@ def test_the_sentence_is_rendered_in_both_languages() -> None:
     assert found.evidence[0].against == HistoryReason.AT_THIS_HOUR_OF_THE_WEEK()
 
 
-def advice_of(told: Forecast | None, **values) -> list[str]:
-    return [each.name for each in advices(facts(forecast=told, **values))]
+def advice_of(expected: Forecast | None, **values) -> list[str]:
+    return [each.name for each in advices(facts(forecast=expected, **values))]
 
 
-def test_the_day_of_the_time_out_is_foretold_within_ninety_days() -> None:
+def test_the_day_of_the_timeout_is_predicted_up_to_ninety_days_ahead() -> None:
     growing = Forecast(None, 1000.0, NOW + timedelta(days=89), 28)
     assert advice_of(growing) == ["timeout_foreseen"]
     assert advice_of(replace(growing, exceeds_timeout_on=NOW + timedelta(days=91))) == []

@@ -165,7 +165,7 @@ def test_failures_and_restarts_of_the_week_are_counted(rows, run) -> None:
     assert (found.name, [each.value for each in found.evidence]) == ("no_tolerance", ["1", "1"])
 
 
-def test_a_long_history_costs_no_more_queries(rows, run, django_assert_num_queries) -> None:
+def test_a_long_history_needs_no_more_queries(rows, run, django_assert_num_queries) -> None:
     """Three of the nine queries find that there are no roll-ups."""
     declined(rows, run)
     job = fresh(run.job)
@@ -219,20 +219,22 @@ def test_an_incident_of_a_cluster_has_no_cause_of_a_job(rows, run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("language", "said"),
+    ("language", "expected"),
     [
         ("en", "Likely cause: An external system did not respond in time or rejected a request, in enrich"),
         ("zh-hans", "可能原因：作业访问的外部系统超时或拒绝连接（任务 enrich (2/4)）"),
     ],
 )
-def test_a_message_has_the_likely_cause_in_the_language_of_the_channel(rows, run, mail_sink, language, said) -> None:
+def test_a_message_has_the_likely_cause_in_the_language_of_the_channel(
+    rows, run, mail_sink, language, expected
+) -> None:
     channel = Channel.objects.create(name="ops", kind="mail", settings={"to": ["ops@example.org"]}, language=language)
     incident_of(rows, run, "failed_in_window", {"count": 1, "last_row": declined(rows, run).pk})
     deliver_due(rows.now + timedelta(seconds=30))
     text = text_of(channel, message_of(Delivery.objects.get()))
-    assert said in text.body
-    assert said in text.html
+    assert expected in text.body
+    assert expected in text.html
     (mail,) = mail_sink.mails
-    assert said in next(
+    assert expected in next(
         part.get_payload(decode=True).decode() for part in mail.walk() if part.get_content_type() == "text/plain"
     )

@@ -112,15 +112,15 @@ def test_a_list_that_is_partly_known_is_read_as_any():
     assert len(kept) == len(again.entries) - 2, "all but what is new and what was discarded"
 
 
-@pytest.mark.parametrize(("told", "amount"), [(0, 0), (7, 7), (-1, None), (None, None), (2**63 - 1, 2**63 - 1)])
-def test_an_amount_below_zero_is_none(told, amount):
-    assert Fields({"size": told}, "x").amount("size") == amount
+@pytest.mark.parametrize(("expected", "amount"), [(0, 0), (7, 7), (-1, None), (None, None), (2**63 - 1, 2**63 - 1)])
+def test_an_amount_below_zero_is_none(expected, amount):
+    assert Fields({"size": expected}, "x").amount("size") == amount
 
 
-@pytest.mark.parametrize("told", [True, 1.5, "7", 2**63, -(2**63), 1e30])
-def test_an_invalid_amount_is_reported_with_its_field(told):
+@pytest.mark.parametrize("expected", [True, 1.5, "7", 2**63, -(2**63), 1e30])
+def test_an_invalid_amount_is_reported_with_its_field(expected):
     with pytest.raises(Malformed, match="size is"):
-        Fields({"size": told}, "x").amount("size")
+        Fields({"size": expected}, "x").amount("size")
 
 
 async def test_a_savepoint_restored_from(httpserver, client):
@@ -435,7 +435,7 @@ async def test_an_address_that_is_none():
         (None, "In the attic."),
     ],
 )
-def test_where_the_rest_of_a_log_is_has_a_code_or_else_the_job_managers_text(
+def test_the_place_of_the_rest_of_a_log_has_a_code_or_the_job_managers_text(
     code: str | None, elsewhere: Reason | str
 ) -> None:
     log = {"name": "driver-1.log", "attempt": 1, "size": 9, "start-time": 1, "mtime": 2, "elsewhere": "In the attic."}

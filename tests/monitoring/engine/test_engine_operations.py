@@ -47,7 +47,7 @@ def test_completed_without_a_result_is_none() -> None:
         parse(answer("COMPLETED", None), lambda operation: None)
 
 
-def says(*answers: Operation[int] | Exception) -> Callable[[], Awaitable[Operation[int]]]:
+def results_in(*answers: Operation[int] | Exception) -> Callable[[], Awaitable[Operation[int]]]:
     """Return a function that gives the answers in turn, and repeats the last one."""
     left = list(answers)
 
@@ -62,17 +62,17 @@ def says(*answers: Operation[int] | Exception) -> Callable[[], Awaitable[Operati
 
 @pytest.mark.parametrize("end", [Done(7), Failed("why"), Forgotten()])
 async def test_an_operation_is_followed_to_its_end_over_an_outage(end: Operation[int]) -> None:
-    ask = says(InProgress(), Unreachable("gone for a while"), InProgress(), end)
+    ask = results_in(InProgress(), Unreachable("gone for a while"), InProgress(), end)
     assert await follow(ask, limit_s=5, every_s=0) == end
 
 
 async def test_an_operation_is_still_in_progress_at_the_deadline() -> None:
-    assert await follow(says(InProgress()), limit_s=0.01, every_s=0.005) == InProgress()
+    assert await follow(results_in(InProgress()), limit_s=0.01, every_s=0.005) == InProgress()
 
 
 async def test_only_silence_is_an_error() -> None:
     with pytest.raises(Unreachable, match="gone"):
-        await follow(says(Unreachable("gone")), limit_s=0.01, every_s=0.005)
+        await follow(results_in(Unreachable("gone")), limit_s=0.01, every_s=0.005)
 
 
 ASKED = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -82,8 +82,8 @@ def entry(number: int, status: str, after_s: float, **more: object) -> Checkpoin
     """Return the statistics of a checkpoint that was triggered `after_s` after the request."""
     triggered = int((ASKED + timedelta(seconds=after_s)).timestamp() * 1000)
     counts = {"num_subtasks": 2, "num_acknowledged_subtasks": 2}
-    said = {"id": number, "status": status, "trigger_timestamp": triggered, "is_savepoint": False, **counts, **more}
-    return CheckpointStats.parse(Fields(said, "/checkpoints"))
+    text = {"id": number, "status": status, "trigger_timestamp": triggered, "is_savepoint": False, **counts, **more}
+    return CheckpointStats.parse(Fields(text, "/checkpoints"))
 
 
 @pytest.mark.parametrize(

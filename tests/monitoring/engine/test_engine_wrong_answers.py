@@ -213,7 +213,7 @@ def test_a_wrong_answer_affects_only_its_object(
         tick()
 
         cluster.refresh_from_db()
-        _assert_said(cluster, wrong, caplog)
+        _assert_poll_is_explained(cluster, wrong, caplog)
         if cluster.reachable:
             _assert_whole(rows_of(well))
         engine.serve(answers)
@@ -222,12 +222,12 @@ def test_a_wrong_answer_affects_only_its_object(
         cluster.refresh_from_db()
         assert (cluster.reachable, cluster.last_error) == (True, "")
         _assert_whole(rows_of(well))
-        _assert_as_told(rows_of(sick), rows_of(well), wrong)
+        _assert_same_rows(rows_of(sick), rows_of(well), wrong)
 
     check()
 
 
-def _assert_said(cluster: Cluster, wrong: Wrong, caplog: pytest.LogCaptureFixture) -> None:
+def _assert_poll_is_explained(cluster: Cluster, wrong: Wrong, caplog: pytest.LogCaptureFixture) -> None:
     """Assert that the poll did not crash. Only an answer that all jobs need may make the cluster unreachable."""
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
     if not cluster.reachable:
@@ -241,7 +241,7 @@ def _assert_whole(rows: dict[str, Any]) -> None:
     assert all(row["final"] for row in rows["checkpoints"].values())
 
 
-def _assert_as_told(sick: dict[str, Any], well: dict[str, Any], wrong: Wrong) -> None:
+def _assert_same_rows(sick: dict[str, Any], well: dict[str, Any], wrong: Wrong) -> None:
     """Assert that the rows of both jobs agree, except for values from the wrong answer and missing values."""
     assert sick["checkpoints"].keys() >= well["checkpoints"].keys()
     for table in ("checkpoints", "operators"):
@@ -256,10 +256,10 @@ def _assert_as_told(sick: dict[str, Any], well: dict[str, Any], wrong: Wrong) ->
                 assert not invented, (key, invented)
 
 
-def _invents(value: Any, told: Any) -> bool:
+def _invents(value: Any, expected: Any) -> bool:
     """Return whether a value has data that no answer contained. In a list, entries may be missing."""
-    if isinstance(value, list) and isinstance(told, list) and len(value) == len(told):
-        return any(map(_invents, value, told))
+    if isinstance(value, list) and isinstance(expected, list) and len(value) == len(expected):
+        return any(map(_invents, value, expected))
     if isinstance(value, list):
         return any(_invents(each, None) for each in value)
-    return bool(value) and value != told
+    return bool(value) and value != expected

@@ -53,8 +53,8 @@ def test_a_remark_names_state_directories_that_waymark_cannot_read(
     settings.STATE_ROOTS = roots
     found = look(flink.url)
     assert isinstance(found, Found)
-    said = [remark for remark in found.remarks if remark.code is EngineReason.STATE_NOT_REACHED]
-    assert said == ([EngineReason.STATE_NOT_REACHED(where=where)] if where else [])
+    text = [remark for remark in found.remarks if remark.code is EngineReason.STATE_NOT_REACHED]
+    assert text == ([EngineReason.STATE_NOT_REACHED(where=where)] if where else [])
 
 
 def test_an_unknown_state_directory_is_remarked_without_configured_roots(
@@ -154,7 +154,7 @@ def test_a_version_out_of_the_known_ones_is_remarked(flink: FlinkServer, version
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "status", "said"),
+    ("path", "body", "status", "expected"),
     [
         (
             "/overview",
@@ -169,11 +169,11 @@ def test_a_version_out_of_the_known_ones_is_remarked(flink: FlinkServer, version
         ("/jobs/overview", '{"jobs": 3}', 200, "jobs is a number"),
     ],
 )
-def test_a_server_of_something_else(flink: FlinkServer, path: str, body: str, status: int, said: str) -> None:
+def test_a_server_of_something_else(flink: FlinkServer, path: str, body: str, status: int, expected: str) -> None:
     flink.instead(path, body, status)
     problem = refused(flink.url)
     assert (problem.field, problem.passing) == ("rest_url", False)
-    assert said in str(problem.reason)
+    assert expected in str(problem.reason)
 
 
 def test_a_redirect_is_not_followed_and_its_target_is_named(flink: FlinkServer) -> None:
@@ -192,7 +192,7 @@ def test_a_redirect_to_a_log_in_is_no_address_to_enter(flink: FlinkServer) -> No
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "said"),
+    ("body", "status", "expected"),
     [
         ('{"errors": ["boom"]}', 500, "with an error: boom"),
         ("oops", 501, "with an error: The server responds to /overview with HTTP 501."),
@@ -200,11 +200,11 @@ def test_a_redirect_to_a_log_in_is_no_address_to_enter(flink: FlinkServer) -> No
         ("<html>Gateway Time-out", 504, "A proxy answers there, but the cluster behind it does not (HTTP 504)."),
     ],
 )
-def test_a_cluster_with_errors_may_be_saved(flink: FlinkServer, body: str, status: int, said: str) -> None:
+def test_a_cluster_with_errors_may_be_saved(flink: FlinkServer, body: str, status: int, expected: str) -> None:
     flink.instead("/overview", body, status)
     problem = refused(flink.url)
     assert (problem.field, problem.passing) == ("rest_url", True)
-    assert said in str(problem.reason)
+    assert expected in str(problem.reason)
 
 
 def test_a_cluster_that_is_still_starting_may_be_saved(flink: FlinkServer) -> None:
@@ -289,16 +289,16 @@ def test_a_name_that_resolves_to_a_forbidden_address_is_not_connected_to(monkeyp
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "expected"),
     [
         ("127.0.0.1:8081", "must begin with http"),
         ("http://a:b@c", "a name or a password"),
         ("http://a b", "cannot contain spaces"),
     ],
 )
-def test_an_invalid_address_is_refused(url: str, said: str) -> None:
+def test_an_invalid_address_is_refused(url: str, expected: str) -> None:
     problem = refused(url)
-    assert (problem.field, said in str(problem.reason)) == ("rest_url", True)
+    assert (problem.field, expected in str(problem.reason)) == ("rest_url", True)
 
 
 @pytest.fixture(scope="module")
@@ -319,11 +319,11 @@ def test_untrusted_certificates_are_distinguished(authority: Authority, tmp_path
         "issuer": (authority.sign(), "", "ca_bundle", "an authority that is not trusted"),
         "another": (authority.sign(), Authority("Another").pem, "ca_bundle", "an authority that is not trusted"),
     }
-    for name, (signed, bundle, field, said) in cases.items():
+    for name, (signed, bundle, field, text) in cases.items():
         (tmp_path / name).mkdir()
         with running(signed.server_context(tmp_path / name)) as flink:
             problem = refused(flink.url, ca_bundle=bundle)
-        assert (problem.field, problem.passing, said in str(problem.reason)) == (field, False, True), (name, problem)
+        assert (problem.field, problem.passing, text in str(problem.reason)) == (field, False, True), (name, problem)
 
 
 def test_mutual_tls(authority: Authority, tmp_path: Path) -> None:
@@ -351,9 +351,9 @@ def test_certificates_and_keys_that_are_none(authority: Authority) -> None:
         ({"client_certificate": one.certificate, "client_key": "x"}, "client_key", "not a private key in PEM format"),
         ({"client_certificate": one.certificate, "client_key": other.key}, "client_key", "do not belong together"),
     ]
-    for fields, field, said in cases:
+    for fields, field, text in cases:
         problem = refused("https://127.0.0.1:1", **fields)
-        assert (problem.field, said in str(problem.reason)) == (field, True), problem
+        assert (problem.field, text in str(problem.reason)) == (field, True), problem
         assert one.key not in str(problem.reason)
 
 
@@ -381,13 +381,13 @@ def test_a_server_with_another_protocol_is_refused() -> None:
     assert str(problem.reason).endswith("answers with something that is not HTTP; is it meant to be https://?")
 
 
-def answered_with(said: bytes) -> Problem:
+def answered_with(expected: bytes) -> Problem:
     """Return the problem with a server that sends `said` to the first client, reads, and closes the connection."""
 
     def serve(listening: socket.socket) -> None:
         connection, _ = listening.accept()
         with connection:
-            connection.sendall(said)
+            connection.sendall(expected)
             connection.recv(1000)
 
     with ExitStack() as stack:

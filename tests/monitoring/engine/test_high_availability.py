@@ -19,14 +19,14 @@ from tests.monitoring.engine.flink_server import MANAGER
 KUBERNETES = {"high-availability.type": "kubernetes", "kubernetes.cluster-id": "fraud"}
 
 
-def told(settings: dict[str, str]) -> HighAvailability:
+def settings_of(settings: dict[str, str]) -> HighAvailability:
     found = high_availability_of(settings)
     assert found is not None
     return found
 
 
 def test_a_flink_with_zookeeper_reports_where_its_jobs_are_stored() -> None:
-    assert told(MANAGER) == HighAvailability(
+    assert settings_of(MANAGER) == HighAvailability(
         "zookeeper", timedelta(seconds=60), Quorum("zk1:2181,zk2:2181", "/flink", "/demo")
     )
 
@@ -50,11 +50,11 @@ def test_without_high_availability_no_job_is_recovered(settings: dict[str, str])
     ["KUBERNETES", "kubernetes", "org.apache.flink.kubernetes.highavailability.KubernetesHaServicesFactory"],
 )
 def test_kubernetes_has_a_lease_and_no_quorum(kind: str) -> None:
-    assert told(KUBERNETES | {"high-availability.type": kind}) == HighAvailability(kind, timedelta(seconds=15))
+    assert settings_of(KUBERNETES | {"high-availability.type": kind}) == HighAvailability(kind, timedelta(seconds=15))
 
 
 def test_a_custom_factory_has_the_longest_lease() -> None:
-    assert told({"high-availability": "com.example.OurFactory"}).lease == timedelta(seconds=60)
+    assert settings_of({"high-availability": "com.example.OurFactory"}).lease == timedelta(seconds=60)
 
 
 @pytest.mark.parametrize(
@@ -70,22 +70,22 @@ def test_a_custom_factory_has_the_longest_lease() -> None:
     ],
 )
 def test_the_lease_is_the_configured_session_timeout_within_limits(text: str, lease: timedelta) -> None:
-    assert told(MANAGER | {"high-availability.zookeeper.client.session-timeout": text}).lease == lease
+    assert settings_of(MANAGER | {"high-availability.zookeeper.client.session-timeout": text}).lease == lease
 
 
 def test_a_lease_on_kubernetes_may_be_another() -> None:
     key = "high-availability.kubernetes.leader-election.lease-duration"
-    assert told(KUBERNETES | {key: "30 s"}).lease == timedelta(seconds=30)
+    assert settings_of(KUBERNETES | {key: "30 s"}).lease == timedelta(seconds=30)
 
 
 @pytest.mark.parametrize("missing", ["high-availability.cluster-id", "high-availability.zookeeper.quorum"])
 def test_an_incomplete_configuration_has_no_quorum(missing: str) -> None:
-    assert told({**MANAGER, missing: ""}).quorum is None
+    assert settings_of({**MANAGER, missing: ""}).quorum is None
 
 
 def test_a_quorum_with_a_chroot() -> None:
     settings = MANAGER | {"high-availability.zookeeper.quorum": "zk1:2181/shared"}
-    assert told(settings).quorum == Quorum("zk1:2181", "/shared/flink", "/demo")
+    assert settings_of(settings).quorum == Quorum("zk1:2181", "/shared/flink", "/demo")
 
 
 class TestLooking:
@@ -153,8 +153,8 @@ def test_a_name_that_does_not_resolve_is_not_contacted() -> None:
     def resolve(_host: str, _port: int) -> Sequence[str]:
         raise OSError("no such name")
 
-    assert find_recovery_reason(told(MANAGER), "abc", resolve) is None
+    assert find_recovery_reason(settings_of(MANAGER), "abc", resolve) is None
 
 
 def test_kubernetes_gives_no_recovery_reason() -> None:
-    assert find_recovery_reason(told(KUBERNETES), "abc") is None
+    assert find_recovery_reason(settings_of(KUBERNETES), "abc") is None

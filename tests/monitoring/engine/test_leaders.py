@@ -46,7 +46,7 @@ class Ensemble:
             self._client.create(path, data, makepath=True)
         self._client.set(path, data)
 
-    def nobody_leads(self) -> None:
+    def remove_leader(self) -> None:
         self._client.delete(self.quorum.paths[0])
 
     def cluster(self, hosts: str = "", **fields: Any) -> Cluster:
@@ -94,7 +94,7 @@ def test_a_watch_follows_the_leader(ensemble: Ensemble) -> None:
         for address in ("http://10.0.0.1:8081", "http://10.0.0.2:8081"):
             ensemble.leads(address)
             eventually(address, lambda address=address: watch.sighting() == Leader(address), 60)
-        ensemble.nobody_leads()
+        ensemble.remove_leader()
         eventually("nobody leads", lambda: isinstance(watch.sighting(), Nobody), 60)
         ensemble.leads("http://10.0.0.3:8081")
         eventually("the third", lambda: watch.sighting() == Leader("http://10.0.0.3:8081"), 60)
@@ -138,7 +138,7 @@ def test_polls_follow_the_leader_and_an_election_loses_no_job(
 
     eventually("polled at the first leader", lambda: polled_at(first), 60)
     first.down_with = (503, "Service temporarily unavailable due to an ongoing leader election.")
-    ensemble.nobody_leads()
+    ensemble.remove_leader()
 
     def silent() -> bool:
         poll()

@@ -132,9 +132,9 @@ async def test_the_size_of_an_answer_is_limited(of):
 )
 async def test_kinds_of_failures_are_distinguished(of, kind):
     async with playing(ANSWERS[of]) as server, FlinkClient(Connection(server.url)) as client:
-        with pytest.raises(Unreachable) as told:
+        with pytest.raises(Unreachable) as result:
             await client.overview()
-        assert told.value.kind is kind
+        assert result.value.kind is kind
 
 
 async def test_a_request_has_these_headers():

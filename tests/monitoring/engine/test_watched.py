@@ -78,7 +78,7 @@ async def test_each_query_is_a_job_and_each_batch_a_checkpoint(root: Path) -> No
     assert await watch.jobs() == {"team/orders": "RECONCILING"}
 
 
-async def test_a_poll_of_one_query_costs_two_requests_with_all_that_a_poller_asks(root: Path) -> None:
+async def test_a_poll_of_one_query_sends_two_requests(root: Path) -> None:
     locations = [Location(root / f"q{number}").run(0, 20) for number in range(5)]
     files = CountedFiles()
     watch = Watch(root, files)
@@ -131,7 +131,7 @@ async def test_an_unknown_query_is_denied_only_after_a_whole_scan(root: Path) ->
         await watch.client.job(QUERY)
 
 
-async def test_a_query_whose_location_is_gone_is_unknown_but_not_if_the_root_is_gone(root: Path) -> None:
+async def test_a_query_is_unknown_if_its_location_is_deleted_but_not_if_the_root_is_missing(root: Path) -> None:
     kept, gone = Location(root / "m/kept").run(0, 1), Location(root / "m/gone").run(0, 1)
     watch = Watch(root / "m")
     await watch.jobs()

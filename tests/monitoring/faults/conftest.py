@@ -83,9 +83,9 @@ def quiet(watch: Watch) -> Iterator[dict[str, Any]]:
     """Yield the output of each process during the test. Afterwards assert that no process has ended by itself."""
     processes = watch.machine.processes
     before = {name: len(process.said) for name, process in processes.items()}
-    said: dict[str, Any] = {}
-    said["since"] = lambda name: processes[name].said[before.get(name, 0) :]
-    yield said
+    text: dict[str, Any] = {}
+    text["since"] = lambda name: processes[name].said[before.get(name, 0) :]
+    yield text
     ended = {name: process for name, process in processes.items() if not process.alive}
     for process in ended.values():
         process.start()  # for the next tests

@@ -94,9 +94,9 @@ def test_a_killed_redis_loses_no_work_and_causes_no_burst(watch: Watch, redis: R
     watch.grows_and_is_seen()
     assert broker.waiting(redis) < 40
     for name in ("worker1", "beat1", "beat2"):
-        said = quiet["since"](name)
-        assert tracebacks(said) == 0, said
-        assert len(said.splitlines()) < 15 + FAULT_S
+        text = quiet["since"](name)
+        assert tracebacks(text) == 0, text
+        assert len(text.splitlines()) < 15 + FAULT_S
 
 
 def test_a_worker_killed_in_the_middle_of_a_write_leaves_no_half(watch: Watch) -> None:
@@ -133,11 +133,11 @@ def test_the_database_restarts_under_workers_and_pages(watch: Watch, quiet: Said
     watch.grows_and_is_seen()
     eventually("the web server sees again", lambda: machine.get("/health")[0] == 200)
     assert b"waymark_database_up 1.0" in machine.get("/metrics")[1]
-    said = quiet["since"]("worker1")
-    assert tracebacks(said) == 0, said
-    assert 1 <= said.count("The database cannot be used") <= 2 + FAULT_S / 60
-    assert said.count("The database can be used again.") >= 1
-    assert len(said.splitlines()) < 12 + FAULT_S
+    text = quiet["since"]("worker1")
+    assert tracebacks(text) == 0, text
+    assert 1 <= text.count("The database cannot be used") <= 2 + FAULT_S / 60
+    assert text.count("The database can be used again.") >= 1
+    assert len(text.splitlines()) < 12 + FAULT_S
 
 
 def test_a_full_disk_of_the_database_loses_nothing(watch: Watch, quiet: Said) -> None:
@@ -151,9 +151,9 @@ def test_a_full_disk_of_the_database_loses_nothing(watch: Watch, quiet: Said) ->
         machine.postgres.start()
     watch.caught_up()
     ticks_go_on(watch)
-    said = quiet["since"]("worker1")
-    assert tracebacks(said) == 0, said
-    assert len(said.splitlines()) < 20
+    text = quiet["since"]("worker1")
+    assert tracebacks(text) == 0, text
+    assert len(text.splitlines()) < 20
 
 
 def test_two_workers_at_once_write_everything_once(watch: Watch) -> None:

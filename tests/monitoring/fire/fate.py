@@ -38,11 +38,11 @@ class Killed(BaseException):
 
 
 class Fate:
-    """A counter of the points of a cycle. At the chosen point it calls `deed` once, or kills the worker."""
+    """A counter of the points of a cycle. At the chosen point it calls `act` once, or kills the worker."""
 
     def __init__(self) -> None:
         self._left = -1
-        self._deed: Callable[[], None] | None = None
+        self._act: Callable[[], None] | None = None
         self._kills = False
         self._patches = ExitStack()
         for owner, name in BETWEEN:
@@ -53,9 +53,9 @@ class Fate:
     def lift(self) -> None:
         self._patches.close()
 
-    def strike(self, point: int, deed: Callable[[], None] | None) -> None:
-        """Choose a point, counted from now, at which `deed` is called. If it is None, the worker is killed there."""
-        self._left, self._deed, self._kills = point, deed, deed is None
+    def strike(self, point: int, act: Callable[[], None] | None) -> None:
+        """Choose a point, counted from now, at which `act` is called. If it is None, the worker is killed there."""
+        self._left, self._act, self._kills = point, act, act is None
 
     @property
     def waits(self) -> bool:
@@ -63,7 +63,7 @@ class Fate:
         return self._left >= 0
 
     def spare(self) -> None:
-        self._left, self._deed, self._kills = -1, None, False
+        self._left, self._act, self._kills = -1, None, False
 
     def _watch(self, owner: ModuleType, name: str, *, inside: bool) -> None:
         real = getattr(owner, name)
@@ -82,8 +82,8 @@ class Fate:
         self._left -= 1
         if self._left >= 0:
             return
-        deed = self._deed
+        act = self._act
         self.spare()
-        if deed is None:
+        if act is None:
             raise Killed
-        deed()
+        act()

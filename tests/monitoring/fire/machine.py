@@ -29,7 +29,7 @@ WAITS = st.sampled_from([1, 2, 2, 2, 3, 6, 12, 35, 95, 200])
 DIES = st.sampled_from([True, True, True, False])
 CALLS = st.sets(st.sampled_from(["run", "validate", "trigger", "stop", "status", "cancel", "overview"]), max_size=3)
 REFUSALS = st.sampled_from([(400, "No."), (401, "Who are you?"), (429, "Too many."), (500, "Oh."), (503, "Not now.")])
-DEEDS = ("die", "take_back", "forget", "go_silent", "overtaken", "second_worker", "click", "pause", "started_elsewhere")
+ACTS = ("die", "take_back", "forget", "go_silent", "overtaken", "second_worker", "click", "pause", "started_elsewhere")
 # The steps of time at the end without faults: first small, then as long as claims, hold-downs, back-offs, time-outs.
 CALM_S = (*[2] * 6, 5, 10, 20, 35, 60, 95, 95, 200, 400, 400, 700, 700, 1000, *[2] * 4, 3700, *[2] * 8)
 
@@ -77,11 +77,11 @@ class FireMachine(RuleBasedStateMachine):
             self.cycle(True, 1)
         self.seen["killed"] += self.world.struck(point, None, seconds)
 
-    @rule(dies=DIES, seconds=WAITS, point=st.integers(0, 40), deed=st.sampled_from(DEEDS))
-    def something_happens_between_two_steps(self, dies: bool, seconds: float, point: int, deed: str) -> None:
+    @rule(dies=DIES, seconds=WAITS, point=st.integers(0, 40), act=st.sampled_from(ACTS))
+    def something_happens_between_two_steps(self, dies: bool, seconds: float, point: int, act: str) -> None:
         if dies:
             self.cycle(True, 1)
-        self.seen[f"{deed} between two steps"] += self.world.struck(point, self._deed(deed), seconds)
+        self.seen[f"{act} between two steps"] += self.world.struck(point, self._action(act), seconds)
 
     @rule(dies=DIES, seconds=WAITS, lost=CALLS, cut=CALLS, refused=CALLS, refusal=REFUSALS)
     def answers_are_lost(
@@ -336,16 +336,16 @@ class FireMachine(RuleBasedStateMachine):
         attempt = self.world.open_attempt()
         return attempt is not None and attempt.launch_sent_at is not None
 
-    def _deed(self, name: str) -> Callable[[], None]:
-        deeds: dict[str, Callable[[], Any]] = {
+    def _action(self, name: str) -> Callable[[], None]:
+        acts: dict[str, Callable[[], Any]] = {
             "overtaken": self.world.overtaken,
             "second_worker": self.world.cycle,
         }
-        return deeds.get(name) or getattr(self, name)
+        return acts.get(name) or getattr(self, name)
 
-    def _ask(self, deed: Callable[[], object]) -> None:
+    def _ask(self, act: Callable[[], object]) -> None:
         try:
-            deed()
+            act()
         except (AttemptOpen, RestartRefused):
             self.seen["refused to a person"] += 1
 

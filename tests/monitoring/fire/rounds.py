@@ -123,8 +123,8 @@ class Round:
         self.engine.silent = False
 
     @staticmethod
-    def _later(seconds: float, deed: Callable[[], None]) -> None:
-        timer = threading.Timer(seconds, deed)
+    def _later(seconds: float, act: Callable[[], None]) -> None:
+        timer = threading.Timer(seconds, act)
         timer.daemon = True
         timer.start()
 

@@ -101,12 +101,12 @@ class World:
         self.poll()
         return f"{savepoints.advance(self.now)} {recovery.advance(self.now)}"
 
-    def struck(self, point: int, deed: Callable[[], None] | None, seconds: float) -> bool:
+    def struck(self, point: int, act: Callable[[], None] | None, seconds: float) -> bool:
         """Run cycles until the fault occurs at the chosen point. A killed worker is replaced by another process.
 
         The cycles are `seconds` apart. Return False if they had fewer points.
         """
-        self.fate.strike(point, deed)
+        self.fate.strike(point, act)
         for _ in range(STRUCK_CYCLES):
             self.wait(seconds)
             try:

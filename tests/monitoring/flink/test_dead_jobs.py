@@ -57,7 +57,7 @@ def test_killed_task_manager_and_killed_job_manager(
         flink.task_manager.start()
         back = waymark.ended(waymark.until("it is restarted", lambda: job.restart_attempts.first()))
         assert back.state == "succeeded", back.error
-        assert_it_says_what_happened(back, first)
+        assert_reason_is_the_failure(back, first)
 
         counted = len(ledger.entries())
         eventually("it counts on", lambda: len(ledger.entries()) > counted)
@@ -96,7 +96,7 @@ def look_after(job: Job, cluster: Cluster, jobs: CountJobs, jar: bytes, ledger: 
     Job.objects.filter(pk=job.pk).update(auto_restart=True)
 
 
-def assert_it_says_what_happened(attempt: RestartAttempt, killed: str) -> None:
+def assert_reason_is_the_failure(attempt: RestartAttempt, killed: str) -> None:
     assert attempt.old_run.engine_job_id == killed
     assert "has been FAILED since" in attempt.reason
     assert "Exception" in attempt.reason  # which one depends on who notices first that the task manager is gone

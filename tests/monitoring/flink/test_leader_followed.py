@@ -91,8 +91,8 @@ def test_after_the_leader_is_killed_only_abandoned_jobs_are_lost(
         assert not RestartAttempt.objects.exists()
         assert not RestartDecision.objects.filter(verdict=Verdict.RESTART).exists()
         # For a cluster that is stored by address, Flink's configuration has the location of its nodes.
-        told = {entry["key"]: entry["value"] for entry in flink.get("/jobmanager/config")}
-        available = high_availability_of(told)
+        result = {entry["key"]: entry["value"] for entry in flink.get("/jobmanager/config")}
+        available = high_availability_of(result)
         assert available == HighAvailability("zookeeper", timedelta(seconds=4), quorum)
         assert find_recovery_reason(available, job_id) == EngineReason.JOB_STORED(job_id=job_id)
         moves = set(RunStateChange.objects.values_list("target", flat=True))
@@ -121,7 +121,7 @@ def test_after_the_leader_is_killed_only_abandoned_jobs_are_lost(
     assert RestartAttempt.objects.count() == 1
     assert cluster.rest_url == flink.url
     assert cluster.stranger is None
-    again = identity_of(told)
+    again = identity_of(result)
     assert again is not None
     assert found.identity is not None
     assert same(found.identity, again)

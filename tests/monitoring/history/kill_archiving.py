@@ -44,12 +44,12 @@ def late_steps() -> Iterator[str]:
 def late_digest() -> str:
     """Return a digest that has each checkpoint once, because its rows in PostgreSQL and in the archive may differ."""
     known = {(row[1], row[2]) for row in everything()["checkpoints"]}
-    told = Rollup.objects.filter(
+    result = Rollup.objects.filter(
         job__runs__checkpoints=Checkpoint.objects.filter(checkpoint_id=5001).latest("pk"),
         seconds__gt=60,
         start__lt=OLD + timedelta(days=20),
     )
-    counted = sum(row.completed + row.failed for row in told)
+    counted = sum(row.completed + row.failed for row in result)
     return f"{hashlib.sha256(repr(sorted(known)).encode()).hexdigest()}|{counted}"
 
 

@@ -19,7 +19,7 @@ from monitoring.history.archive import archiving, cycle, due, spans
 from monitoring.history.archive.moving import ChangedMeanwhile, Mover
 from monitoring.history.forgetting import forget
 from monitoring.history.partitions import TABLES, partitions_of
-from monitoring.history.quantiles import NotRolledUp, series, told
+from monitoring.history.quantiles import NotRolledUp, figures_of_ranges, series
 from monitoring.history.stretches import Stretch
 from monitoring.models import (
     ArchivedFile,
@@ -32,6 +32,7 @@ from monitoring.models import (
     RollupProgress,
     Savepoint,
 )
+from monitoring.reasons.archive import ArchiveReason
 from monitoring.reasons.work import WorkReason
 from tests.monitoring.conftest import Rows
 from tests.monitoring.history.archive_rows import NOW, OLD, TOLD, advance, everything, fill
@@ -46,7 +47,7 @@ def first_span() -> spans.Span:
     return spans.due(NOW)[0]
 
 
-def test_what_is_old_goes_into_files_exactly_and_stays_rolled_up(old: Rows, pipeline: Pipeline, archive: Path) -> None:
+def test_old_rows_are_moved_unchanged_and_keep_their_roll_ups(old: Rows, pipeline: Pipeline, archive: Path) -> None:
     fill(old)
     pipeline.run()
     before, rolled = everything(), list(Rollup.objects.order_by("seconds", "start").values_list())
@@ -71,9 +72,7 @@ def test_what_is_old_goes_into_files_exactly_and_stays_rolled_up(old: Rows, pipe
 
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
-def test_killed_before_each_step_nothing_is_lost_and_nothing_double(
-    old: Rows, pipeline: Pipeline, archive: Path
-) -> None:
+def test_a_kill_before_any_step_neither_loses_nor_duplicates_rows(old: Rows, pipeline: Pipeline, archive: Path) -> None:
     fill(old, 12, timedelta(minutes=55))
     pipeline.run()
     before = hashlib.sha256(repr(everything()).encode()).hexdigest()
@@ -83,10 +82,10 @@ def test_killed_before_each_step_nothing_is_lost_and_nothing_double(
     done = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True, timeout=800)
 
     assert done.returncode == 0, done.stderr
-    told = [line.split("|") for line in done.stdout.splitlines()]
-    assert [step for step, digest in told if digest != before] == []
-    assert told[-1][0] == "ended 0", done.stderr
-    seen = {step.split(": ")[-1].split()[0] for step, _ in told}
+    figures_of_ranges = [line.split("|") for line in done.stdout.splitlines()]
+    assert [step for step, digest in figures_of_ranges if digest != before] == []
+    assert figures_of_ranges[-1][0] == "ended 0", done.stderr
+    seen = {step.split(": ")[-1].split()[0] for step, _ in figures_of_ranges}
     assert seen >= {"watch", "plan", "move", "manifests", "close", "read", "write", "replace", "manifest"}
     assert not Checkpoint.objects.filter(triggered_at__lt=NOW - timedelta(days=60)).exists()
     known = {each.path for each in ArchivedFile.objects.filter(state=ArchivedState.LIVE)}
@@ -100,7 +99,7 @@ def database_url() -> str:
     return f"postgresql://{user}:{password}@{host}:{connection.settings_dict['PORT']}/{name}"
 
 
-def test_what_changes_while_it_is_archived_is_archived_as_it_is_then(
+def test_a_row_that_changes_during_archiving_is_archived_with_its_new_values(
     old: Rows, pipeline: Pipeline, mover: Mover
 ) -> None:
     run = fill(old, 12, timedelta(minutes=55))
@@ -119,7 +118,7 @@ def test_what_changes_while_it_is_archived_is_archived_as_it_is_then(
     assert advance() == NOTHING
 
 
-def test_what_is_alive_still_asks_for_stays_and_is_in_the_archive_as_well(old: Rows, pipeline: Pipeline) -> None:
+def test_rows_that_live_jobs_and_savepoints_need_are_archived_but_not_deleted(old: Rows, pipeline: Pipeline) -> None:
     """An engine lists its newest failed checkpoint at any age, and a poll would store a missing row again."""
     run = fill(old, 30, timedelta(minutes=55))
     idle = fill(old, 5)
@@ -138,7 +137,7 @@ def test_what_is_alive_still_asks_for_stays_and_is_in_the_archive_as_well(old: R
     assert CounterSample.objects.filter(run=idle).count() == 100
 
 
-def test_without_its_roll_ups_nothing_is_dropped(old: Rows, pipeline: Pipeline) -> None:
+def test_a_partition_without_complete_roll_ups_is_not_dropped(old: Rows, pipeline: Pipeline) -> None:
     fill(old, 12)
     assert spans.holds(first_span()) == WorkReason.ROLLUPS_NEVER_MADE()
     pipeline.run()
@@ -152,12 +151,14 @@ def test_without_its_roll_ups_nothing_is_dropped(old: Rows, pipeline: Pipeline) 
     assert spans.holds(first_span()) == WorkReason.ROLLUPS_OF_ANOTHER_SERVER()
     Checkpoint.objects.filter(checkpoint_id=4).update(status="IN_PROGRESS", final=False)
     assert str(spans.holds(first_span())).startswith("1 of its checkpoints may still change, for example of job job-")
-    said = str(advance())
-    assert said.startswith("Checkpoints and operators of 10 August to 16 August 2026 cannot be archived yet. 1 of its")
+    report = str(advance())
+    assert report.startswith(
+        "Checkpoints and operators of 10 August to 16 August 2026 cannot be archived yet. 1 of its"
+    )
     assert Checkpoint.objects.count() == 112
 
 
-def test_what_is_not_old_enough_stays(old: Rows, pipeline: Pipeline, settings) -> None:
+def test_recent_rows_are_not_archived(old: Rows, pipeline: Pipeline, settings) -> None:
     fill(old, 12)
     pipeline.run()
     settings.HISTORY_KEPT = timedelta(days=100)
@@ -165,7 +166,7 @@ def test_what_is_not_old_enough_stays(old: Rows, pipeline: Pipeline, settings) -
     assert advance() == due.look(NOW) == NOTHING
 
 
-def test_a_partition_that_is_missing_is_named_and_the_rest_archived(old: Rows, pipeline: Pipeline) -> None:
+def test_a_missing_partition_is_reported_and_the_others_are_archived(old: Rows, pipeline: Pipeline) -> None:
     fill(old, 12)
     pipeline.run()
     with connection.cursor() as cursor:
@@ -176,7 +177,7 @@ def test_a_partition_that_is_missing_is_named_and_the_rest_archived(old: Rows, p
     assert partitions_of(TABLES[1])[0].end == partitions_of(TABLES[0])[0].end
 
 
-def test_a_disk_that_is_full_costs_nothing_and_is_tried_again(
+def test_archiving_on_a_full_disk_loses_no_rows_and_succeeds_once_there_is_space(
     old: Rows, pipeline: Pipeline, small_disk: Path, settings
 ) -> None:
     fill(old, 12)
@@ -195,21 +196,22 @@ def test_a_disk_that_is_full_costs_nothing_and_is_tried_again(
     assert everything() == before
 
 
-def test_a_place_that_cannot_be_written_is_told_by_the_task(old: Rows, pipeline: Pipeline, tmp_path: Path) -> None:
-    """The task runs the archiving in a separate process."""
+def test_the_task_fails_with_a_reason_if_the_location_cannot_be_written(
+    old: Rows, pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fill(old, 12)
     pipeline.run()
     (tmp_path / "file").touch()
-    command = [sys.executable, "manage.py", "archive", "advance", "--json"]
-    environ = os.environ | {"DATABASE_URL": database_url(), "WAYMARK_ARCHIVE": str(tmp_path / "file" / "archive")}
-    process = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert process.returncode == 1
-    assert process.stderr.splitlines()[-1].startswith("The archive cannot be written or read: ")
-    assert str(tmp_path / "file") in process.stderr
+    monkeypatch.setenv("DATABASE_URL", database_url())
+    monkeypatch.setenv("WAYMARK_ARCHIVE", str(tmp_path / "file" / "archive"))
+    with pytest.raises(due.NotArchived) as failed:
+        due.look(NOW)
+    assert failed.value.reason.code is ArchiveReason.UNUSABLE
+    assert str(tmp_path / "file") in failed.value.reason.args["problem"]
     assert Checkpoint.objects.count() == 112
 
 
-def test_files_older_than_they_are_kept_go_and_their_days_stay_final(
+def test_expired_files_are_deleted_and_roll_ups_of_their_days_do_not_change(
     old: Rows, pipeline: Pipeline, archive: Path, settings
 ) -> None:
     fill(old, 12)
@@ -227,7 +229,7 @@ def test_files_older_than_they_are_kept_go_and_their_days_stay_final(
     assert advance() == NOTHING
 
 
-def test_figures_of_any_time_are_told_as_before_from_roll_ups_and_the_archive(
+def test_quantiles_and_series_are_the_same_before_and_after_archiving(
     old: Rows, pipeline: Pipeline, archive: Path, settings
 ) -> None:
     run = fill(old, 60)
@@ -240,25 +242,27 @@ def test_figures_of_any_time_are_told_as_before_from_roll_ups_and_the_archive(
         Stretch(OLD + 13 * timedelta(hours=1), NOW),
     ]
     wanted = (0.5, 0.99)
-    before = told(job, asked, ["duration", "state_size"], wanted)
+    before = figures_of_ranges(job, asked, ["duration", "state_size"], wanted)
     by_hour = series(job, OLD, OLD + timedelta(hours=30), seconds=3600)
     settings.HOURS_KEPT = timedelta(days=95)
     assert "Hour roll-ups before 2026-08-18 deleted: 20." in str(forget(NOW))
-    assert told(job, asked, ["duration", "state_size"], wanted) == before
+    assert figures_of_ranges(job, asked, ["duration", "state_size"], wanted) == before
     assert series(job, OLD, OLD + timedelta(hours=30), seconds=3600) == by_hour
     advance()
-    assert told(job, asked, ["duration", "state_size"], wanted) == before
+    assert figures_of_ranges(job, asked, ["duration", "state_size"], wanted) == before
     assert series(job, OLD, OLD + timedelta(hours=30), seconds=3600) == by_hour
     done = RollupProgress.objects.get()
     RollupProgress.objects.all().delete()
-    assert told(job, asked, ["duration", "state_size"], wanted) == before
+    assert figures_of_ranges(job, asked, ["duration", "state_size"], wanted) == before
     done.save(force_insert=True)
     for file in archive.glob("checkpoints/*/month=2026-08/*.parquet"):
         file.unlink()
-    days = told(job, [Stretch(OLD - timedelta(hours=12), OLD + timedelta(days=3))], ["duration"], wanted)[0]["duration"]
+    days = figures_of_ranges(job, [Stretch(OLD - timedelta(hours=12), OLD + timedelta(days=3))], ["duration"], wanted)[
+        0
+    ]["duration"]
     assert (days.counts, days.quantiles) == (before[0]["duration"].counts, before[0]["duration"].quantiles)
     with pytest.raises(NotRolledUp, match="it is missing"):
-        told(job, asked[1:2], ["duration"], wanted)
+        figures_of_ranges(job, asked[1:2], ["duration"], wanted)
 
 
 def test_an_unfinished_file_of_a_killed_process_is_removed(db: None, archive: Path) -> None:

@@ -67,7 +67,7 @@ def forget_copies(settings) -> None:
     shutil.rmtree(settings.VAR_DIR / "archive-cache", ignore_errors=True)
 
 
-def test_what_is_archived_afar_is_read_checked_and_merged_there(
+def test_remote_files_are_read_checked_and_merged(
     run: Run, afar: str, settings, monkeypatch, pipeline: Pipeline
 ) -> None:
     before = everything()
@@ -94,7 +94,7 @@ def test_what_is_archived_afar_is_read_checked_and_merged_there(
 
 
 @pytest.mark.nightly
-def test_a_server_that_goes_away_in_the_middle_costs_nothing(run: Run, way: TcpProxy, settings, mover: Mover) -> None:
+def test_a_lost_connection_during_archiving_loses_no_rows(run: Run, way: TcpProxy, settings, mover: Mover) -> None:
     before = everything()
     for word in ("move", "manifests"):
         steps = archiving.steps(spans.due(NOW)[0], mover)
@@ -131,7 +131,7 @@ def test_a_server_that_goes_away_in_the_middle_costs_nothing(run: Run, way: TcpP
     assert not ArchivedFile.objects.exclude(problem="").exists()
 
 
-def test_a_full_disk_here_is_told_and_forgotten_when_there_is_room(run: Run, small_disk: Path, settings) -> None:
+def test_a_full_local_disk_is_reported_until_it_has_space_again(run: Run, small_disk: Path, settings) -> None:
     """Remote files are copied to the local disk to be read."""
     advance()
     settings.VAR_DIR = small_disk

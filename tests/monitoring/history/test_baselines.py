@@ -33,7 +33,7 @@ def fill(rows, job, days, duration, size=lambda day, hour: 1000, every_min=30):
 
 
 @pytest.mark.parametrize("rolled_up", [True, False])
-def test_an_hour_of_the_week_has_its_own_expectation(rows, job, pipeline, rolled_up):
+def test_each_hour_of_the_week_has_a_separate_expected_value(rows, job, pipeline, rolled_up):
     fill(rows, job, 29, lambda ago, at: 9000 if (at.weekday(), at.hour) == (2, 10) else 500 if at.hour == 10 else 100)
     if rolled_up:
         pipeline.run()
@@ -46,36 +46,36 @@ def test_an_hour_of_the_week_has_its_own_expectation(rows, job, pipeline, rolled
     assert found["duration"].deviations(100_000) > 50
 
 
-def test_a_young_job_is_measured_by_what_there_is(rows, job):
+def test_a_young_job_is_compared_with_the_hours_that_exist(rows, job):
     fill(rows, job, 5, lambda ago, at: 500 if at.hour == 10 else 100, every_min=60)
     assert usual(job, NOW)["duration"].basis == Basis.HOUR_OF_THE_DAY()
     assert usual(job, NOW - timedelta(days=3))["duration"].basis == Basis.ALL_HOURS()
     assert usual(job, NOW - timedelta(days=5)) == {}
 
 
-def test_today_is_not_what_it_is_compared_with(rows, job):
+def test_todays_checkpoints_do_not_change_todays_expected_value(rows, job):
     fill(rows, job, 20, lambda ago, at: 10_000 if ago == 0 else 100, every_min=120)
     assert usual(job, NOW)["duration"].expected == pytest.approx(100, rel=TOLERANCE)
 
 
-def test_growth_and_the_day_of_the_time_out_are_foretold(rows, job):
+def test_growth_and_the_day_of_the_timeout_are_predicted(rows, job):
     """The duration grows by one second a day. From 40 s yesterday it reaches 60 s in 21 days, despite an outlier."""
     slow = lambda ago, at: 900_000 if ago == 6 else 41_000 - 1000 * ago  # noqa: E731
     fill(rows, job, 28, slow, lambda ago, at: 10**9 - 10**7 * ago, every_min=240)
-    told = forecast(job, NOW)
-    assert told.state_per_day == pytest.approx(10**7, rel=0.2)
-    assert told.duration_per_day == pytest.approx(1000, rel=0.15)
-    assert told.exceeds_timeout_on is not None
-    assert 14 <= (told.exceeds_timeout_on - NOW).days <= 24
+    result = forecast(job, NOW)
+    assert result.state_per_day == pytest.approx(10**7, rel=0.2)
+    assert result.duration_per_day == pytest.approx(1000, rel=0.15)
+    assert result.exceeds_timeout_on is not None
+    assert 14 <= (result.exceeds_timeout_on - NOW).days <= 24
 
 
-def test_what_does_not_grow_never_exceeds(rows, job):
+def test_a_constant_duration_never_exceeds_the_timeout(rows, job):
     fill(rows, job, 28, lambda ago, at: 5000, every_min=240)
-    told = forecast(job, NOW)
-    assert (told.state_per_day, told.exceeds_timeout_on, told.days) == (0, None, 28)
+    result = forecast(job, NOW)
+    assert (result.state_per_day, result.exceeds_timeout_on, result.days) == (0, None, 28)
 
 
-def test_too_little_foretells_nothing(rows, job):
+def test_a_short_history_has_no_forecast(rows, job):
     fill(rows, job, 5, lambda ago, at: 5000 - 900 * ago, every_min=240)
-    told = forecast(job, NOW)
-    assert (told.state_per_day, told.duration_per_day, told.exceeds_timeout_on) == (None, None, None)
+    result = forecast(job, NOW)
+    assert (result.state_per_day, result.duration_per_day, result.exceeds_timeout_on) == (None, None, None)

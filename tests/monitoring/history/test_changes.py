@@ -43,7 +43,7 @@ def figures(dice: random.Random) -> dict[str, int | None]:
     return {name: dice.choice([None, 0, 1, dice.randrange(10**9), dice.randrange(10**16)]) for name in names}
 
 
-def test_a_checkpoint_is_counted_when_it_is_stored_when_it_ends_and_when_it_is_corrected(rows, pipeline):
+def test_roll_ups_follow_a_checkpoint_from_its_start_to_its_correction(rows, pipeline):
     run = rows.run(rows.job())
     made = rows.checkpoint(run, 1, status=CheckpointStatus.IN_PROGRESS)
     pipeline.run()
@@ -58,7 +58,7 @@ def test_a_checkpoint_is_counted_when_it_is_stored_when_it_ends_and_when_it_is_c
     assert list(Rollup.objects.values_list("duration_max", flat=True)) == [900] * 3
 
 
-def test_nothing_new_is_no_batch(rows, pipeline):
+def test_irrelevant_changes_start_no_batch(rows, pipeline):
     rows.checkpoint(rows.run(rows.job()), 1)
     assert len(pipeline.run()) == 1
     Checkpoint.objects.update(discarded=True)  # a change that roll-ups do not contain
@@ -66,7 +66,7 @@ def test_nothing_new_is_no_batch(rows, pipeline):
     assert pipeline.run() == []
 
 
-def test_a_transaction_that_takes_long_holds_the_offset_and_nothing_after_it_is_skipped(rows, pipeline):
+def test_the_offset_waits_for_a_long_transaction_and_skips_no_later_one(rows, pipeline):
     run = rows.run(rows.job())
     rows.checkpoint(run, 1)
     with psycopg.connect(dsn()) as slow:
@@ -83,7 +83,7 @@ def test_a_transaction_that_takes_long_holds_the_offset_and_nothing_after_it_is_
     assert Rollup.objects.get(seconds=3600).completed == 3
 
 
-def test_a_transaction_that_writes_after_a_later_one_committed_is_read(rows, pipeline):
+def test_a_transaction_that_commits_after_a_later_one_is_read(rows, pipeline):
     """The late transaction has a lower number than the one that has already been read."""
     run = rows.run(rows.job())
     rows.checkpoint(run, 1)
@@ -98,7 +98,7 @@ def test_a_transaction_that_writes_after_a_later_one_committed_is_read(rows, pip
     assert exact()
 
 
-def test_what_was_deleted_is_counted_no_more(rows, pipeline):
+def test_deleted_checkpoints_are_no_longer_counted(rows, pipeline):
     run = rows.run(rows.job())
     kept, gone = rows.checkpoint(run, 1), rows.checkpoint(run, 2, triggered_at=rows.ago(5000))
     pipeline.run()
@@ -111,7 +111,7 @@ def test_what_was_deleted_is_counted_no_more(rows, pipeline):
     }
 
 
-def test_a_job_that_is_removed_takes_its_roll_ups(rows, pipeline):
+def test_roll_ups_of_a_deleted_job_are_deleted(rows, pipeline):
     job, other = rows.job(), rows.job()
     for each in (job, other):
         rows.checkpoint(rows.run(each), 1)
@@ -124,7 +124,7 @@ def test_a_job_that_is_removed_takes_its_roll_ups(rows, pipeline):
     assert set(Rollup.objects.values_list("job_id", flat=True)) == {other.pk}
 
 
-def test_a_long_history_comes_in_batches_and_is_the_same_in_the_end(rows, dsn_file):
+def test_a_long_history_is_read_completely_in_several_batches(rows, dsn_file):
     dice = random.Random(3)
     runs = [rows.run(rows.job()) for _ in range(3)]
     for number in range(120):
@@ -137,7 +137,7 @@ def test_a_long_history_comes_in_batches_and_is_the_same_in_the_end(rows, dsn_fi
     assert not differences(3600) + differences(86_400)
 
 
-def test_a_database_that_was_replaced_is_read_anew(rows, pipeline):
+def test_a_replaced_database_is_read_from_the_beginning(rows, pipeline):
     rows.checkpoint(rows.run(rows.job()), 1)
     pipeline.offset = {"done": 10**15, "program": PROGRAM}
     pipeline.run()
@@ -193,7 +193,7 @@ def test_roll_ups_equal_sql_after_random_changes_restarts_and_restores(rows, dsn
             one.close()
 
 
-def test_clocks_that_were_wrong_change_no_figure(rows, pipeline, monkeypatch):
+def test_wrong_clocks_do_not_change_the_roll_ups(rows, pipeline, monkeypatch):
     """The engine's clock ran backwards or years ahead, and the roll-up machine's clock was wrong, too."""
     run = rows.run(rows.job())
     for number, seconds in enumerate((7200, 10, 5000, -86_400 * 3000, 86_400 * 9000, 20)):
@@ -208,7 +208,7 @@ def test_clocks_that_were_wrong_change_no_figure(rows, pipeline, monkeypatch):
     assert sorted(recent.values_list("duration_max", flat=True)) in ([5, 1000, 1000, 1000], [1000] * 3)
 
 
-def test_hours_of_another_version_stop_the_program_and_stay_as_they_are(rows, pipeline):
+def test_roll_ups_of_a_newer_version_stop_the_program_and_are_not_changed(rows, pipeline):
     run = rows.run(rows.job())
     moment = rows.now.replace(hour=12)
     rows.checkpoint(run, 1, triggered_at=moment)
@@ -220,7 +220,7 @@ def test_hours_of_another_version_stop_the_program_and_stay_as_they_are(rows, pi
     assert set(Rollup.objects.values_list("version", "completed")) == {(4, 1)}
 
 
-def test_a_job_that_another_program_started_reads_everything_again(rows, pipeline):
+def test_a_job_started_by_an_older_program_reads_everything_again(rows, pipeline):
     run = rows.run(rows.job())
     rows.checkpoint(run, 1, end_to_end_duration=5)
     pipeline.run()
@@ -232,7 +232,7 @@ def test_a_job_that_another_program_started_reads_everything_again(rows, pipelin
     assert RollupProgress.objects.get().done >= before.done > 0
 
 
-def test_hours_that_are_deleted_after_the_plan_are_no_reason_for_a_wrong_day(rows, pipeline):
+def test_a_batch_fails_if_its_hours_were_deleted_after_planning(rows, pipeline):
     run = rows.run(rows.job())
     for hours in (1, 2):
         rows.checkpoint(run, hours, triggered_at=rows.ago(60 * 86_400 + hours * 3600))
@@ -250,7 +250,7 @@ def test_hours_that_are_deleted_after_the_plan_are_no_reason_for_a_wrong_day(row
     assert not differences(86_400)
 
 
-def test_available_now_ends_where_it_began(rows, pipeline):
+def test_available_now_ignores_changes_made_after_its_start(rows, pipeline):
     """Spark reads the end once before the first batch. Later rows belong to the next run."""
     run = rows.run(rows.job())
     rows.checkpoint(run, 1)
@@ -266,7 +266,7 @@ def test_available_now_ends_where_it_began(rows, pipeline):
     assert exact()
 
 
-def test_writers_that_go_on_while_it_is_read_lose_nothing(rows, pipeline):
+def test_rows_written_during_reading_are_not_skipped(rows, pipeline):
     runs = [rows.run(rows.job()) for _ in range(3)]
     address = dsn()
 

@@ -61,7 +61,7 @@ def row(values: list[int], **changes: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(("limit_ms", "long"), [(1, 1000), (501, 500), (1000, 1), (1001, 0)])
-def test_the_sketch_tells_the_share_of_an_archived_day_within_its_error(limit_ms: int, long: int) -> None:
+def test_the_sketch_gives_the_share_of_an_archived_day_within_its_error(limit_ms: int, long: int) -> None:
     found = _from_rollup(JobDay(1, TODAY.date(), limit_ms), row(list(range(1, 1001))))
     assert found is not None
     assert (found.completed, found.failed) == (1000, 2)

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from monitoring.history.forgetting import forget
 from monitoring.history.partitions import cover
-from monitoring.history.quantiles import told
+from monitoring.history.quantiles import figures_of_ranges
 from monitoring.history.stretches import Stretch
 from monitoring.models import Checkpoint, Rollup, RollupProgress
 from monitoring.reasons.work import WorkReason
@@ -18,7 +18,7 @@ from tests.monitoring.history.conftest import differences
 from tests.monitoring.reported import NOTHING, done
 
 
-def test_minutes_are_forgotten_after_three_hours(rows, pipeline):
+def test_minute_roll_ups_are_deleted_after_three_hours(rows, pipeline):
     rows.now = timezone.now().replace(minute=30)
     run = rows.run(rows.job())
     rows.checkpoint(run, 1)
@@ -31,7 +31,7 @@ def test_minutes_are_forgotten_after_three_hours(rows, pipeline):
     assert Rollup.objects.filter(seconds=3600).count() == 2
 
 
-def test_a_history_that_is_read_late_has_no_minutes_of_then(rows, pipeline):
+def test_checkpoints_that_are_read_late_get_no_minute_roll_ups(rows, pipeline):
     rows.now = timezone.now()
     rows.checkpoint(rows.run(rows.job()), 1, triggered_at=rows.ago(5 * 3600))
     pipeline.run()
@@ -54,7 +54,7 @@ def hours() -> int:
     return Rollup.objects.filter(seconds=3600).count()
 
 
-def test_hours_are_forgotten_after_six_weeks_and_it_is_said_of_when(rows, pipeline, long_ago):
+def test_hour_roll_ups_are_deleted_after_six_weeks_and_the_report_names_the_day(rows, pipeline, long_ago):
     pipeline.run()
     before = rows.now.date() - timedelta(days=45)
     assert str(forget(rows.now)) == f"Hour roll-ups before {before} deleted: 3."
@@ -62,7 +62,7 @@ def test_hours_are_forgotten_after_six_weeks_and_it_is_said_of_when(rows, pipeli
     assert forget(rows.now) == NOTHING
 
 
-def test_a_day_is_made_anew_without_its_hours(rows, pipeline, long_ago):
+def test_a_changed_day_is_recomputed_without_its_hour_roll_ups(rows, pipeline, long_ago):
     pipeline.run()
     forget(rows.now)
     Checkpoint.objects.filter(checkpoint_id=2).update(end_to_end_duration=7)
@@ -76,25 +76,25 @@ def test_a_day_is_made_anew_without_its_hours(rows, pipeline, long_ago):
     assert (differences(86_400), hours()) == ([], 3)
 
 
-def test_any_time_is_told_as_before_without_its_hours(rows, pipeline, long_ago):
+def test_quantiles_are_the_same_after_hour_roll_ups_are_deleted(rows, pipeline, long_ago):
     pipeline.run()
     job, whole = long_ago.job, Stretch(rows.ago(90 * 86_400), rows.now)
     asked = [whole, Stretch(rows.ago(80 * 86_400 + 3 * 3600), rows.ago(20 * 86_400)), replace(whole, run=long_ago.pk)]
-    before = told(job, asked, ("duration",), (0.5, 0.95))
+    before = figures_of_ranges(job, asked, ("duration",), (0.5, 0.95))
     forget(rows.now)
-    assert told(job, asked, ("duration",), (0.5, 0.95)) == before
+    assert figures_of_ranges(job, asked, ("duration",), (0.5, 0.95)) == before
     Checkpoint.objects.filter(checkpoint_id=1).update(end_to_end_duration=9)
-    assert told(job, asked[:1], ("duration",), (0.5,))[0]["duration"].minimum == 9
+    assert figures_of_ranges(job, asked[:1], ("duration",), (0.5,))[0]["duration"].minimum == 9
 
 
-def test_an_older_pipeline_loses_no_hours_that_it_makes_days_of(rows, pipeline, long_ago):
+def test_hour_roll_ups_are_kept_while_an_older_pipeline_runs(rows, pipeline, long_ago):
     pipeline.run()
     RollupProgress.objects.update(program=None)
     assert forget(rows.now) == NOTHING
     assert hours() == 6
 
 
-def test_who_had_them_for_longer_before_keeps_them_unless_told_otherwise(rows, pipeline, long_ago, settings):
+def test_an_earlier_longer_retention_stays_until_the_setting_is_changed(rows, pipeline, long_ago, settings):
     pipeline.run()
     RollupProgress.objects.update(hours_kept=400)
     assert forget(rows.now) == NOTHING

@@ -28,14 +28,14 @@ SEVENS = struct.pack("<HHHH", 49, 65_535, 49, 5)
 
 
 @pytest.mark.parametrize("values", RICE)
-def test_each_value_is_within_the_width_of_its_range(values: tuple[int, ...]) -> None:
+def test_each_converted_value_is_within_the_width_of_its_bucket(values: tuple[int, ...]) -> None:
     found = merged([migration.converted(2, bytes.fromhex(RICE[values]), values[0], values[-1])])
     assert found.n == len(values)
     asked = [(n + 1) / len(values) for n in range(len(values))]
     assert quantiles(found, asked) == [pytest.approx(value, rel=0.021) for value in values]
 
 
-def test_nothing_stays_nothing() -> None:
+def test_an_empty_sketch_stays_empty() -> None:
     assert migration.converted(2, b"", None, None) == b""
 
 
@@ -54,7 +54,7 @@ def rollups(rows: Any) -> list[Rollup]:
     return Rollup.objects.bulk_create(made)
 
 
-def test_all_rows_are_converted_and_present_ones_stay(rollups, monkeypatch) -> None:
+def test_old_sketches_are_converted_and_new_ones_do_not_change(rollups, monkeypatch) -> None:
     monkeypatch.setattr(migration, "_NEXT", migration._NEXT.replace("LIMIT 2000", "LIMIT 2"))
     with connection.schema_editor() as editor:
         migration.convert(None, editor)

@@ -75,7 +75,7 @@ def twins(old: Rows, pipeline: Pipeline, archive: Path) -> tuple[Run, Run]:
     return late_one, prompt
 
 
-def test_what_comes_late_is_counted_as_if_it_had_come_in_time(old: Rows, pipeline: Pipeline, twins) -> None:
+def test_late_rows_are_counted_like_punctual_ones(old: Rows, pipeline: Pipeline, twins) -> None:
     late_one, prompt = twins
     assert figures(late_one) != figures(prompt)
     come_late(old, late_one)
@@ -97,7 +97,7 @@ def test_what_comes_late_is_counted_as_if_it_had_come_in_time(old: Rows, pipelin
     assert figures(late_one) == figures(prompt)
 
 
-def test_a_job_of_which_the_day_had_nothing_is_counted(old: Rows, twins) -> None:
+def test_late_rows_of_a_job_without_rows_on_that_day_are_counted(old: Rows, twins) -> None:
     run = old.run(old.job(twins[0].job.cluster), started_at=OLD)
     old.checkpoint(run, 1, triggered_at=OLD + 5 * SECOND, end_to_end_duration=3, final=True)
     assert advance() == TAKEN
@@ -107,9 +107,7 @@ def test_a_job_of_which_the_day_had_nothing_is_counted(old: Rows, twins) -> None
     assert quantiles(run.job, OLD - SECOND, OLD + 6 * SECOND).counts["completed"] == 1
 
 
-def test_a_row_of_a_day_without_files_is_archived_because_files_of_other_days_may_cover_it_later(
-    old: Rows, pipeline: Pipeline, twins
-) -> None:
+def test_a_late_row_of_a_day_without_files_is_archived(old: Rows, pipeline: Pipeline, twins) -> None:
     run = twins[0]
     for days in (2, 3):
         at = OLD + timedelta(days=days)
@@ -122,7 +120,7 @@ def test_a_row_of_a_day_without_files_is_archived_because_files_of_other_days_ma
 
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
-def test_killed_before_each_step_it_is_counted_once_and_never_half(
+def test_a_kill_before_any_step_counts_late_rows_exactly_once(
     old: Rows, pipeline: Pipeline, archive: Path, twins
 ) -> None:
     late_one, prompt = twins
@@ -132,22 +130,22 @@ def test_killed_before_each_step_it_is_counted_once_and_never_half(
     environ = os.environ | {"DATABASE_URL": database_url()}
     done = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True, timeout=800)
     assert done.returncode == 0, done.stderr
-    told = [line.split("|") for line in done.stdout.splitlines()]
-    assert told[-1][0] == "ended 0", done.stderr
-    seen = {step.split(": ")[-1].split()[0] for step, *_ in told}
+    output = [line.split("|") for line in done.stdout.splitlines()]
+    assert output[-1][0] == "ended 0", done.stderr
+    seen = {step.split(": ")[-1].split()[0] for step, *_ in output}
     assert seen >= {"look", "write", "count", "replace", "manifest", "forget"}
-    assert {counted for *_, counted in told} == {_told(before), _told(figures(prompt))}
-    assert {rows for _, rows, _ in told} == {told[0][1]}
+    assert {counted for *_, counted in output} == {_count_text(before), _count_text(figures(prompt))}
+    assert {rows for _, rows, _ in output} == {output[0][1]}
     assert figures(late_one) == figures(prompt)
     known = {each.path for each in ArchivedFile.objects.filter(state=ArchivedState.LIVE)}
     assert {str(each.relative_to(archive)) for each in archive.rglob("*.parquet")} == known
 
 
-def _told(rollups: list[dict[str, Any]]) -> str:
+def _count_text(rollups: list[dict[str, Any]]) -> str:
     return str(sum(row["completed"] + row["failed"] for row in rollups))
 
 
-def test_a_file_that_is_damaged_holds_nothing_else_up_and_is_told(old: Rows, archive: Path, twins) -> None:
+def test_a_damaged_file_is_reported_and_other_days_are_processed(old: Rows, archive: Path, twins) -> None:
     late_one, prompt = twins
     (file,) = archive.glob(f"checkpoints/cluster={late_one.job.cluster_id}/month=2026-08/*.parquet")
     content = file.read_bytes()
@@ -156,8 +154,8 @@ def test_a_file_that_is_damaged_holds_nothing_else_up_and_is_told(old: Rows, arc
     next_day: datetime = OLD + timedelta(days=1)
     for run in twins:
         old.checkpoint(run, 6000, triggered_at=next_day, end_to_end_duration=5, final=True)
-    said = advance()
-    taken, not_counted = said.done
+    report = advance()
+    taken, not_counted = report.done
     assert taken == WorkReason.ARCHIVED_LATE(count=1)
     assert str(not_counted).startswith("Late rows of 13 August 2026 are not counted yet: ")
     assert file.name in str(not_counted.args["why"])
@@ -166,7 +164,7 @@ def test_a_file_that_is_damaged_holds_nothing_else_up_and_is_told(old: Rows, arc
     assert figures(late_one) == figures(prompt)
 
 
-def test_what_comes_for_a_day_that_is_kept_no_more_is_shown_and_not_counted(
+def test_late_rows_of_a_day_with_deleted_files_are_shown_but_not_counted(
     old: Rows, archive: Path, twins, settings
 ) -> None:
     late_one, _ = twins

@@ -49,7 +49,9 @@ def test_a_row_that_changes_between_the_two_readings_is_noticed(run: Run, mover:
 
     with monkeypatch.context() as patched:
         patched.setattr(moving, "_described", and_change)
-        with pytest.raises(moving.MoveFailed, match="12 rows were written, and now there are 12 or others"):
+        with pytest.raises(
+            moving.MoveFailed, match="12 rows were written, but the table now has 12 rows or other values"
+        ):
             moved(mover)
     assert set(ArchivedFile.objects.values_list("state", flat=True)) == {ArchivedState.GOING}
     before = everything()
@@ -57,9 +59,7 @@ def test_a_row_that_changes_between_the_two_readings_is_noticed(run: Run, mover:
     assert everything() == before
 
 
-def test_a_file_that_reads_otherwise_than_it_was_written_is_named(
-    run: Run, mover: Mover, archive: Path, monkeypatch
-) -> None:
+def test_a_file_that_differs_from_its_rows_is_named(run: Run, mover: Mover, archive: Path, monkeypatch) -> None:
     describe = moving._described
 
     def after_damage(*args: Any) -> Any:

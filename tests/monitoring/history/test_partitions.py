@@ -42,7 +42,7 @@ def is_without_a_hole(table) -> bool:
 
 
 @pytest.mark.parametrize("days", [-40_000, -400, 0, 400, 40_000])
-def test_a_row_of_any_time_is_stored_and_found(rows, days):
+def test_rows_are_stored_and_found_whatever_their_time(rows, days):
     run = rows.run(rows.job())
     made = rows.checkpoint(run, 1, triggered_at=timezone.now() + timedelta(days=days))
     assert Checkpoint.objects.get(pk=made.pk).triggered_at == made.triggered_at
@@ -51,7 +51,7 @@ def test_a_row_of_any_time_is_stored_and_found(rows, days):
 
 
 @pytest.mark.parametrize("width", ["week", "day"])
-def test_partitions_are_made_ahead_and_what_was_early_moves_into_its_own(rows, settings, width):
+def test_new_partitions_take_over_rows_that_were_stored_early(rows, settings, width):
     settings.HISTORY_PARTITION = width
     run, end = rows.run(rows.job()), edge()
     early = rows.checkpoint(run, 1, triggered_at=end + timedelta(hours=30))
@@ -60,9 +60,9 @@ def test_partitions_are_made_ahead_and_what_was_early_moves_into_its_own(rows, s
         checkpoint=early, vertex_id="a", name="a", num_subtasks=1, num_acknowledged_subtasks=1
     )
 
-    said = make_ahead(end + timedelta(hours=1))
+    report = make_ahead(end + timedelta(hours=1))
 
-    assert said.done[0].args["names"][0].startswith("monitoring_checkpoint_")
+    assert report.done[0].args["names"][0].startswith("monitoring_checkpoint_")
     assert place(early) == f"monitoring_checkpoint_{(end if width == 'week' else end + DAY):%Y%m%d}"
     assert place(far) == "monitoring_checkpoint_after"
     assert list(early.operators.all()) == [operator]
@@ -70,7 +70,7 @@ def test_partitions_are_made_ahead_and_what_was_early_moves_into_its_own(rows, s
     assert make_ahead(end + timedelta(hours=1)) == NOTHING
 
 
-def test_a_history_that_is_brought_in_gets_partitions_of_its_own(rows, now):
+def test_imported_history_gets_partitions(rows, now):
     run = rows.run(rows.job())
     old = rows.checkpoint(run, 1, triggered_at=datetime(2026, 9, 16, tzinfo=UTC))
     older = rows.checkpoint(run, 2, triggered_at=datetime(2025, 1, 1, tzinfo=UTC))
@@ -80,14 +80,14 @@ def test_a_history_that_is_brought_in_gets_partitions_of_its_own(rows, now):
     assert cover(datetime(2026, 9, 16, 5, tzinfo=UTC)) == []
 
 
-def test_a_clock_that_is_far_ahead_makes_a_few_partitions_at_a_time():
+def test_a_clock_far_ahead_creates_at_most_eight_partitions_at_once():
     begin = datetime(2026, 11, 23, tzinfo=UTC)
     made = bounds(begin, begin + timedelta(days=4000), WEEK)
     assert made[0] == (begin, begin + WEEK)
     assert len(made) == 8
 
 
-def test_a_width_that_was_changed_holds_from_the_last_partition_on():
+def test_a_changed_width_applies_after_the_last_partition():
     sunday = datetime(2026, 11, 22, tzinfo=UTC)
     assert bounds(sunday, sunday, WEEK)[0] == (sunday, sunday + DAY)
     assert bounds(sunday, sunday + timedelta(hours=1), DAY)[0] == (sunday, sunday + DAY)
@@ -95,7 +95,7 @@ def test_a_width_that_was_changed_holds_from_the_last_partition_on():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_who_reads_for_long_is_not_waited_for(settings, postgres_dsn):
+def test_creating_partitions_does_not_wait_for_long_reads(settings, postgres_dsn):
     settings.HISTORY_PARTITION = "week"
     end, failed = edge(), []
     reader = connection.copy()
@@ -123,7 +123,7 @@ def test_who_reads_for_long_is_not_waited_for(settings, postgres_dsn):
     assert make_ahead(end + WEEK).done
 
 
-def test_reading_a_checkpoint_again_changes_its_row_and_makes_no_other(rows, now):
+def test_a_checkpoint_that_is_read_again_updates_its_row(rows, now):
     run = rows.run(rows.job())
     row = {
         **dict.fromkeys(CHECKPOINT_COLUMNS),
@@ -148,7 +148,7 @@ def test_reading_a_checkpoint_again_changes_its_row_and_makes_no_other(rows, now
     assert first == again == {(run.pk, 7, now): Checkpoint.objects.get(status="COMPLETED").pk}
 
 
-def test_deleting_a_checkpoint_takes_its_operators_and_leaves_its_savepoint(rows, now):
+def test_deleting_a_checkpoint_deletes_its_operators_and_keeps_its_savepoint(rows, now):
     run = rows.run(rows.job())
     made = rows.checkpoint(run, 1, is_savepoint=True)
     OperatorCheckpoint.objects.create(
@@ -161,7 +161,7 @@ def test_deleting_a_checkpoint_takes_its_operators_and_leaves_its_savepoint(rows
     assert not OperatorCheckpoint.objects.exists()
 
 
-def test_the_newest_rows_of_a_run_are_read_without_a_look_into_older_partitions(rows, now):
+def test_reading_the_newest_rows_of_a_run_skips_older_partitions(rows, now):
     """Partitions are read in order up to the first with rows. A default partition would prevent this."""
     run = rows.run(rows.job())
     rows.checkpoint(run, 1, triggered_at=edge() - timedelta(hours=1))

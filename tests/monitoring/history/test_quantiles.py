@@ -51,16 +51,16 @@ def by_sql(job, start, end, figure):
 
 
 def agree(job, start, end, figure):
-    told = quantiles(job, start, end, figure, ASKED)
+    result = quantiles(job, start, end, figure, ASKED)
     known, total, minimum, maximum, values = by_sql(job, start, end, figure)
-    assert (told.known, told.total, told.minimum, told.maximum) == (known, total, minimum, maximum)
-    for share, value in told.quantiles.items():
+    assert (result.known, result.total, result.minimum, result.maximum) == (known, total, minimum, maximum)
+    for share, value in result.quantiles.items():
         assert value == (near(values, share) if values else None)
-    return told
+    return result
 
 
 @pytest.mark.parametrize("state", ["no pipeline", "up to date", "behind"])
-def test_any_stretch_is_told_as_sql_tells_it(job, pipeline, rows, state):
+def test_quantiles_of_any_time_range_agree_with_sql(job, pipeline, rows, state):
     if state != "no pipeline":
         pipeline.run()
     if state == "behind":
@@ -75,7 +75,7 @@ def test_any_stretch_is_told_as_sql_tells_it(job, pipeline, rows, state):
     assert whole.counts["failed"] == Checkpoint.objects.filter(run__job=job, status="FAILED").count()
 
 
-def test_a_long_series_is_read_from_days_and_costs_no_look_at_old_checkpoints(job, pipeline, rows):
+def test_a_long_series_needs_few_queries_and_agrees_with_sql(job, pipeline, rows):
     pipeline.run()
     start = rows.ago(40 * 86_400)
     with CaptureQueriesContext(connection) as queries:
@@ -87,7 +87,7 @@ def test_a_long_series_is_read_from_days_and_costs_no_look_at_old_checkpoints(jo
         agree(job, each.start, each.end, "duration")
 
 
-def test_a_short_series_is_of_hours(job, pipeline, rows):
+def test_a_short_series_has_hours(job, pipeline, rows):
     pipeline.run()
     hours = series(job, rows.ago(7 * 86_400), rows.now, "state_size", ASKED)
     assert all(each.end - each.start <= timedelta(hours=1) for each in hours)
@@ -102,7 +102,7 @@ def test_a_roll_up_of_another_version_is_named(job, pipeline, rows):
         quantiles(job, rows.ago(50 * 86_400), rows.now)
 
 
-def test_what_is_asked_wrongly_is_named(rows):
+def test_invalid_arguments_are_named(rows):
     at = datetime(2026, 1, 1, tzinfo=UTC)
     with pytest.raises(ValueError, match="figure 'speed' is not known; allowed are duration, alignment"):
         quantiles(rows.job(), at, at, "speed")
@@ -110,20 +110,20 @@ def test_what_is_asked_wrongly_is_named(rows):
         quantiles(rows.job(), at, at - timedelta(days=1))
 
 
-def test_progress_of_another_server_is_none(job, pipeline, rows):
+def test_progress_of_another_server_is_ignored(job, pipeline, rows):
     pipeline.run()
     RollupProgress.objects.update(done=10**15)
     Rollup.objects.all().delete()
     agree(job, rows.ago(50 * 86_400), rows.now, "duration")
 
 
-def test_nothing_is_told_of_nothing(rows):
+def test_a_time_without_checkpoints_has_no_figures(rows):
     at = datetime(2026, 1, 1, tzinfo=UTC)
-    told = quantiles(rows.job(), at, at + timedelta(days=3))
-    assert (told.known, told.mean, told.maximum, set(told.quantiles.values())) == (0, None, None, {None})
+    result = quantiles(rows.job(), at, at + timedelta(days=3))
+    assert (result.known, result.mean, result.maximum, set(result.quantiles.values())) == (0, None, None, {None})
 
 
-def test_what_waits_of_other_jobs_holds_nobody_up(job, pipeline, rows, monkeypatch):
+def test_unread_changes_block_only_the_series_of_their_job(job, pipeline, rows, monkeypatch):
     monkeypatch.setattr(stretches, "MOST_BEHIND", 50)
     pipeline.run()
     other = rows.run(rows.job())
@@ -138,7 +138,7 @@ def test_what_waits_of_other_jobs_holds_nobody_up(job, pipeline, rows, monkeypat
     }
 
 
-def test_changes_of_a_job_are_counted_in_the_index_alone(job, pipeline):
+def test_counting_the_unread_changes_of_a_job_uses_the_index(job, pipeline):
     """The number of waiting changes of other jobs does not matter."""
     pipeline.run()
     with connection.cursor() as cursor:

@@ -97,8 +97,8 @@ class Product:
         ]
         more = [part for argument in self.arguments for part in ("--arg", argument)]
         more += [part for setting in settings for part in ("--conf", setting)]
-        said = self._manage("submit", f"{self.program}:{ENTRY_CLASS}", *options, *more)
-        return re.findall("Submitted: job (.*)", said)[0]
+        text = self._manage("submit", f"{self.program}:{ENTRY_CLASS}", *options, *more)
+        return re.findall("Submitted: job (.*)", text)[0]
 
     def cancel(self, job: str) -> None:
         self._manage("job", "cancel", job)

@@ -192,7 +192,7 @@ def test_a_newer_version_in_postgresql_replaces_the_archived_one(
     assert old.triggered_at not in {row.triggered_at for row in failed}
 
 
-def test_checkpoints_of_pieces_are_the_same_from_postgresql_and_the_archive(
+def test_time_ranges_read_the_same_from_postgresql_and_the_archive(
     job: Job, runs: list[Run], request: pytest.FixtureRequest
 ) -> None:
     pieces = [

@@ -51,12 +51,12 @@ WHOLE = sketch(list(range(1000)))
 
 
 @pytest.mark.parametrize("wrong", [b"abc", b"\xff" * 40, WHOLE[:-1], WHOLE + b"x", WHOLE[:2] + b"\x01" + WHOLE[3:]])
-def test_what_is_no_sketch_is_named(wrong):
+def test_bytes_that_are_no_sketch_are_refused(wrong):
     with pytest.raises(UnknownSketch, match=f"{len(wrong)} bytes are no sketch"):
         merged([sketch([1]), wrong])
 
 
-def test_nothing_has_no_quantiles():
+def test_an_empty_sketch_has_no_quantiles():
     assert sketch([]) == b""
     assert quantiles(merged([b"", b""]), [0.5]) == [None]
 
@@ -74,5 +74,5 @@ def test_the_share_below_a_limit_is_within_the_error_for_many_values():
     assert share_below(merged([sketch(values)]), 49_500) == pytest.approx(0.99, abs=RANK_ERROR)
 
 
-def test_nothing_has_no_share():
+def test_an_empty_sketch_has_no_share():
     assert share_below(merged([b""]), 5) is None

@@ -37,9 +37,9 @@ def test_json_gets_title_body_and_the_key(httpserver, send):
     httpserver.expect_request("/hook", method="POST").respond_with_data("taken")
     assert send() == Sent("200 OK: taken")
     ((request, _),) = httpserver.log
-    said = json.loads(request.data)
-    assert said["title"] == "[opened] 3 checkpoints of flights failed."
-    assert MESSAGE.lead.incident_url in said["message"]
+    text = json.loads(request.data)
+    assert text["title"] == "[opened] 3 checkpoints of flights failed."
+    assert MESSAGE.lead.incident_url in text["message"]
     assert request.headers["Idempotency-Key"] == MESSAGE.key
     assert request.headers["Host"] == f"{httpserver.host}:{httpserver.port}"
 

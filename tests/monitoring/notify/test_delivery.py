@@ -64,8 +64,8 @@ def test_a_message_has_the_runbooks_of_the_rule_and_of_the_labels(opened, hook, 
     Runbook.objects.create(selector="job=flights", text="Call ada.")
     gather_due(now)
     deliver(now)
-    said = json.loads(httpserver.log[0][0].data)
-    assert said["runbook"] == "https://wiki.example.org/rule · Call ada."
+    output = json.loads(httpserver.log[0][0].data)
+    assert output["runbook"] == "https://wiki.example.org/rule · Call ada."
 
 
 def test_an_incident_without_a_rule_notifies_all(opened, hook):

@@ -67,7 +67,7 @@ def recover(incident, at):
     resolve_incidents([Ending(Incident.objects.get(pk=incident.pk), "it works.")], at)
 
 
-def told(channel=None):
+def written_messages(channel=None):
     """Return every message so far as (event, number of notifications), oldest first."""
     found = Delivery.objects.filter(channel=channel) if channel else Delivery.objects.all()
     messages = [message_of(each) for each in found.order_by("id")]
@@ -98,14 +98,14 @@ def test_incidents_within_the_group_wait_are_one_message(channel, fail, now):
     fail(2, now + timedelta(seconds=8))
     assert gather_due(now + timedelta(seconds=9)) == 0
     gather_due(now + timedelta(seconds=10))
-    assert told() == [("opened", 5)]
+    assert written_messages() == [("opened", 5)]
 
 
 def test_incidents_of_another_cluster_are_another_message(rows, channel, fail, now):
     fail(2)
     fail(3, on=rows.cluster(name="other"))
     gather_due(now + MINUTE)
-    assert sorted(told()) == [("opened", 2), ("opened", 3)]
+    assert sorted(written_messages()) == [("opened", 2), ("opened", 3)]
 
 
 def test_a_message_lists_the_most_severe_first_and_at_most_twenty(channel, fail, now):
@@ -125,7 +125,7 @@ def test_beyond_the_limit_the_rest_is_one_digest(rows, channel, fail, now):
     for number in range(5):
         fail(2, on=rows.cluster(name=f"c{number}"), severity=Severity.CRITICAL if number == 4 else Severity.WARNING)
     gather_due(now + MINUTE)
-    assert told() == [("opened", 2), ("opened", 2), ("digest", 6)]
+    assert written_messages() == [("opened", 2), ("opened", 2), ("digest", 6)]
     assert message_of(Delivery.objects.earliest("id")).lead.severity == "critical"
 
 
@@ -135,10 +135,10 @@ def test_with_the_limit_reached_everything_waits_until_a_message_is_free_again(r
     tick(now + MINUTE)
     _, second = fail(2, now + 2 * MINUTE)
     tick(now + 3 * MINUTE)
-    assert told() == [("opened", 1)]
+    assert written_messages() == [("opened", 1)]
     assert why(second) == ("waiting", "the channel's limit of 1 message in 10 min is reached")
     tick(now + 11 * MINUTE)
-    assert told() == [("opened", 1), ("opened", 2)]
+    assert written_messages() == [("opened", 1), ("opened", 2)]
 
 
 # Suppression
@@ -148,7 +148,7 @@ def test_an_incident_resolved_before_its_message_is_sent_once_as_resolved(channe
     (incident,) = fail()
     recover(incident, now + timedelta(seconds=5))
     gather_due(now + MINUTE)
-    assert told() == [("resolved", 1)]
+    assert written_messages() == [("resolved", 1)]
 
 
 def test_a_dead_cluster_is_one_message_for_any_state_of_its_jobs(channel, cluster, fail, now):
@@ -156,7 +156,7 @@ def test_a_dead_cluster_is_one_message_for_any_state_of_its_jobs(channel, cluste
     die(cluster, now + timedelta(seconds=5))
     after = fail(30, now + timedelta(seconds=60))
     tick(now + MINUTE, now + 2 * MINUTE)
-    assert told() == [("opened", 1)]
+    assert written_messages() == [("opened", 1)]
     assert why(before[0])[0] == why(after[0])[0] == "held"
 
 
@@ -167,13 +167,17 @@ def test_the_problems_left_after_an_outage_are_one_message(channel, cluster, fai
     recover(first, now + 3 * MINUTE)
     recover(parent, now + 4 * MINUTE)
     tick(now + 5 * MINUTE)
-    assert told() == [("opened", 1), ("resolved", 1)]
-    said = message_of(Delivery.objects.latest("id")).lead
-    assert (said.sentence.code, said.sentence.args["hid"], said.sentence.args["left"]) == (AlertReason.HID_SOME, 3, 2)
-    assert said.text().endswith("It hid 3 of its jobs' incidents; 2 of them are open.")
+    assert written_messages() == [("opened", 1), ("resolved", 1)]
+    output = message_of(Delivery.objects.latest("id")).lead
+    assert (output.sentence.code, output.sentence.args["hid"], output.sentence.args["left"]) == (
+        AlertReason.HID_SOME,
+        3,
+        2,
+    )
+    assert output.text().endswith("It hid 3 of its jobs' incidents; 2 of them are open.")
     recover(second, now + 5 * MINUTE)
     tick(now + 4 * MINUTE + SETTLING)
-    assert told()[2:] == [("opened", 1)]
+    assert written_messages()[2:] == [("opened", 1)]
     assert message_of(Delivery.objects.latest("id")).lead.job == third.job.name
 
 
@@ -183,11 +187,11 @@ def test_two_transactions_that_could_not_see_each_other_still_make_one_message(c
     Incident.objects.filter(pk=incident.pk).update(inhibited_by=None)
     Notification.objects.filter(event__incident=incident).update(state="waiting", why="")
     tick(now + MINUTE)
-    assert told() == [("opened", 1)]
+    assert written_messages() == [("opened", 1)]
     assert why(incident)[0] == "held"
     recover(parent, now + 2 * MINUTE)
     tick(now + 3 * MINUTE, now + 2 * MINUTE + SETTLING)
-    assert told()[1:] == [("resolved", 1), ("opened", 1)]
+    assert written_messages()[1:] == [("resolved", 1), ("opened", 1)]
 
 
 def test_the_receiver_of_an_opening_gets_the_resolution_even_if_the_cluster_died(channel, cluster, fail, now):
@@ -196,7 +200,7 @@ def test_the_receiver_of_an_opening_gets_the_resolution_even_if_the_cluster_died
     die(cluster, now + 2 * MINUTE)
     recover(incident, now + 3 * MINUTE)
     tick(now + 4 * MINUTE)
-    assert sorted(told()) == [("opened", 1), ("opened", 1), ("resolved", 1)]
+    assert sorted(written_messages()) == [("opened", 1), ("opened", 1), ("resolved", 1)]
 
 
 @pytest.fixture
@@ -214,10 +218,10 @@ def test_messages_wait_for_the_end_of_maintenance(channel, cluster, window, fail
     short, long = fail(2)
     recover(short, now + 5 * MINUTE)
     tick(now + MINUTE, now + 6 * MINUTE, now + 59 * MINUTE)
-    assert told() == []
+    assert written_messages() == []
     assert why(long) == ("waiting", "silenced by maintenance of cluster production")
     tick(now + 60 * MINUTE, now + 61 * MINUTE)
-    assert sorted(told()) == [("opened", 1), ("resolved", 1)]
+    assert sorted(written_messages()) == [("opened", 1), ("resolved", 1)]
 
 
 def test_a_window_that_ends_early_releases_all_messages_at_once(channel, cluster, window, fail, now):
@@ -226,7 +230,7 @@ def test_a_window_that_ends_early_releases_all_messages_at_once(channel, cluster
     tick(now + MINUTE)
     assert maintenance.end_window(planned, "olga", now + 2 * MINUTE) == 1
     tick(now + 2 * MINUTE)
-    assert told() == [("opened", 1)]
+    assert written_messages() == [("opened", 1)]
     assert set(planned.silenced.values_list("event__incident", flat=True)) == set(
         Incident.objects.values_list("pk", flat=True)
     )
@@ -253,7 +257,7 @@ def test_the_resolution_of_an_incident_sent_before_a_window_is_sent_within_it(ch
     window(cluster=cluster)
     recover(incident, now + 2 * MINUTE)
     tick(now + 3 * MINUTE)
-    assert told() == [("opened", 1), ("resolved", 1)]
+    assert written_messages() == [("opened", 1), ("resolved", 1)]
 
 
 # Reminders and escalation
@@ -263,10 +267,10 @@ def test_an_incident_is_repeated_until_it_is_acknowledged(channel, fail, now):
     Channel.objects.update(repeat_every_s=1800)
     (incident,) = fail()
     tick(*(now + n * 10 * MINUTE for n in range(1, 8)))
-    assert told() == [("opened", 1), ("repeat", 1), ("repeat", 1)]
+    assert written_messages() == [("opened", 1), ("repeat", 1), ("repeat", 1)]
     lifecycle.acknowledge(incident, "olga", "", now + 71 * MINUTE)
     tick(*(now + n * 10 * MINUTE for n in range(8, 20)))
-    assert told() == [("opened", 1), ("repeat", 1), ("repeat", 1)]
+    assert written_messages() == [("opened", 1), ("repeat", 1), ("repeat", 1)]
     assert why(incident) == ("dropped", "acknowledged by olga")
 
 
@@ -291,12 +295,12 @@ def only_ops(channel, second, rows, cluster, now):
 
 def test_an_escalation_notifies_a_second_channel_also_of_the_resolution(second, only_ops, now):
     tick(now + MINUTE, now + 15 * MINUTE)
-    assert told(second) == []
+    assert written_messages(second) == []
     tick(now + 16 * MINUTE)
-    assert told(second) == [("escalation", 1)]
+    assert written_messages(second) == [("escalation", 1)]
     recover(only_ops, now + 20 * MINUTE)
     tick(now + 21 * MINUTE)
-    assert told(second) == [("escalation", 1), ("resolved", 1)]
+    assert written_messages(second) == [("escalation", 1), ("resolved", 1)]
 
 
 @pytest.mark.parametrize("act", ["acknowledge", "resolve", "snooze"])
@@ -310,14 +314,17 @@ def test_an_acknowledged_incident_is_not_escalated(second, only_ops, now, act):
         case _:
             lifecycle.snooze(only_ops, now + 60 * MINUTE, "olga", "", now + 2 * MINUTE)
     tick(now + 16 * MINUTE)
-    assert ("escalation", 1) not in told()
+    assert ("escalation", 1) not in written_messages()
 
 
 def test_channels_that_escalate_to_each_other_are_notified_once_each(channel, second, only_ops, now):
     second.escalate_to, second.escalate_after_s = channel, 60
     second.save()
     tick(*(now + n * MINUTE for n in range(1, 120)))
-    assert (told(second), told(channel)) == ([("escalation", 1)], [("opened", 1), ("escalation", 1)])
+    assert (written_messages(second), written_messages(channel)) == (
+        [("escalation", 1)],
+        [("opened", 1), ("escalation", 1)],
+    )
 
 
 def test_a_snooze_suppresses_messages_and_its_end_is_notified(channel, fail, now):
@@ -326,10 +333,10 @@ def test_a_snooze_suppresses_messages_and_its_end_is_notified(channel, fail, now
     tick(now + MINUTE)
     lifecycle.snooze(incident, now + 60 * MINUTE, "olga", "known", now + 2 * MINUTE)
     tick(*(now + n * MINUTE for n in range(3, 60)))
-    assert told() == [("opened", 1)]
+    assert written_messages() == [("opened", 1)]
     assert lifecycle.wake_due(now + 60 * MINUTE) == done(WorkReason.SNOOZES_OVER(count=1))
     tick(now + 61 * MINUTE, now + 67 * MINUTE)
-    assert told() == [("opened", 1), ("woken", 1), ("repeat", 1)]
+    assert written_messages() == [("opened", 1), ("woken", 1), ("repeat", 1)]
     incident.refresh_from_db()
     assert (incident.state, incident.snoozed_until) == (IncidentState.OPEN, None)
     assert [event.kind for event in incident.events.all()] == ["opened", "snoozed", "woken"]
@@ -352,25 +359,25 @@ def test_a_resolution_waits_until_the_opening_was_delivered(channel, fail, now):
     gather_due(now + MINUTE)
     recover(incident, now + 2 * MINUTE)
     gather_due(now + 3 * MINUTE)
-    assert told() == [("opened", 1)]
+    assert written_messages() == [("opened", 1)]
     assert why(incident)[1] == "an earlier message about the incident is still being delivered"
     sent(now + 4 * MINUTE)
     gather_due(now + 5 * MINUTE)
-    assert told() == [("opened", 1), ("resolved", 1)]
+    assert written_messages() == [("opened", 1), ("resolved", 1)]
 
 
-def test_gathering_many_costs_as_many_queries_as_few(channel, fail, now):
+def test_many_notifications_need_as_many_queries_as_few(channel, fail, now):
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
 
-    def cost(many, at):
+    def queries_needed(many, at):
         fail(many, at)
         with CaptureQueriesContext(connection) as queries:
             gather_due(at + MINUTE)
         sent(at + MINUTE)
         return len(queries)
 
-    assert cost(10, now) == cost(500, now + 20 * MINUTE)
+    assert queries_needed(10, now) == queries_needed(500, now + 20 * MINUTE)
 
 
 def test_a_disabled_channel_gets_no_message_with_that_reason(channel, fail, now):
@@ -405,7 +412,7 @@ def test_from_the_rows_a_cluster_that_dies_with_its_jobs_is_one_incident_and_one
     for minutes in range(2, 30):
         evaluate_due(now + minutes * MINUTE)
         tick(now + minutes * MINUTE)
-    assert told() == [("opened", 1)]
+    assert written_messages() == [("opened", 1)]
     assert Incident.objects.get().kind == IncidentKind.CLUSTER_UNREACHABLE
 
     cluster.unreachable_since = None
@@ -415,4 +422,4 @@ def test_from_the_rows_a_cluster_that_dies_with_its_jobs_is_one_incident_and_one
         evaluate_due(now + minutes * MINUTE)
         tick(now + minutes * MINUTE)
     # The failures count at their time and are over: twenty more incidents, in one message with the cluster's.
-    assert told()[1:] == [("resolved", 21)]
+    assert written_messages()[1:] == [("resolved", 21)]

@@ -24,9 +24,9 @@ def send(httpserver, monkeypatch):
     monkeypatch.setitem(pagerduty.PAGERDUTY_API_LOOKUP, "us", httpserver.url_for("/v2/enqueue"))
     monkeypatch.setitem(opsgenie.OPSGENIE_API_LOOKUP, "us", httpserver.url_for("/v2/alerts"))
 
-    def sent(url: str, said: Message):
+    def sent(url: str, text: Message):
         channel = Channel(name="p", kind=ChannelKind.APPRISE, secret=url, allow_private=True)
-        return AppriseTransport().send(channel, said, AT)
+        return AppriseTransport().send(channel, text, AT)
 
     return sent
 

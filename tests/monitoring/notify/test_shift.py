@@ -69,7 +69,7 @@ def test_incidents_are_counted_by_what_happened_to_them(rows):
     assert [each.id for each in shift.incidents] == [critical.pk, old.pk, short.pk, ended.pk]
 
 
-def test_what_was_unresolved_at_the_end_counts_as_unresolved(rows):
+def test_incidents_unresolved_at_the_end_of_the_shift_count_as_unresolved(rows):
     incident(rows, rows.job(), 20 * HOUR, -HOUR)
     assert (read(rows).resolved, read(rows).unresolved) == (0, 1)
 
@@ -124,7 +124,7 @@ def test_jobs_with_the_most_failures_come_first_without_requested_aborts(rows):
     assert [each.id for each in read(rows, jobs=[calm.job_id]).jobs] == [calm.job_id]
 
 
-def test_a_quiet_shift_says_so(rows):
+def test_a_shift_without_events_is_quiet(rows):
     rows.run(rows.job())
     assert read(rows).is_quiet
 

@@ -140,9 +140,9 @@ def test_the_mail_is_in_the_language_and_the_time_zone_of_the_channel(channel, m
     assert chinese.subject.startswith("【值班汇总】最近 12 小时")
     assert "检查点失败最多的作业" in chinese.body
     assert 'lang="zh-hans"' in chinese.html
-    for said in (english, chinese):
-        assert not [line for line in said.body.splitlines() if line.strip() == "Incidents: none"]
-        assert "<html" in said.html
+    for text in (english, chinese):
+        assert not [line for line in text.body.splitlines() if line.strip() == "Incidents: none"]
+        assert "<html" in text.html
 
 
 def test_the_texts_of_the_channel_are_for_incidents(channel, message):

@@ -33,7 +33,7 @@ class MailReceiver:
     def is_broken_for_now(self) -> None:
         self.sink.answer = "451 Try again later"
 
-    def refuses_for_good(self) -> None:
+    def refuses_permanently(self) -> None:
         self.sink.answer = "554 No such service here"
 
     def is_at(self, port: int) -> None:
@@ -64,7 +64,7 @@ class WebhookReceiver:
     def is_broken_for_now(self) -> None:
         self.server.expect_request("/hook").respond_with_data("oh no", 500)
 
-    def refuses_for_good(self) -> None:
+    def refuses_permanently(self) -> None:
         self.server.expect_request("/hook").respond_with_data("gone", 410)
 
     def is_at(self, port: int) -> None:
@@ -148,7 +148,7 @@ def test_a_secret_that_no_key_opens_now_is_worth_a_retry(receiver):
 
 
 def test_a_permanent_refusal_is_not_retried(receiver):
-    receiver.refuses_for_good()
+    receiver.refuses_permanently()
     assert send(receiver).permanent
 
 

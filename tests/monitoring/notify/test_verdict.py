@@ -56,7 +56,7 @@ def test_a_resolution_waits_for_the_window_only_if_the_opening_was_not_sent():
     assert judge(Facts(RESOLVED, RE, window=WINDOW, was_notified=True)) == Go()
 
 
-def test_nothing_overtakes_an_earlier_message_about_the_same():
+def test_a_message_waits_for_an_earlier_one_about_the_same_incident():
     for reason, state in ((OPENED, OP), (RESOLVED, RE), (REPEAT, OP)):
         assert judge(Facts(reason, state, earlier_until=LATER)) == Wait(LATER, NotifyReason.AFTER_EARLIER())
 

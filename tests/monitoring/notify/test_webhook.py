@@ -48,24 +48,24 @@ def test_the_body_is_signed_with_the_channels_secret(httpserver, send):
 
 def test_a_reason_is_sent_as_data_and_as_text():
     reason = AlertReason.RESOLVED(lasted=75, why="It completes.\nReally.")
-    said = payload(message(sentence=reason))
-    assert said["sentence"] == "Resolved after 1 min 15 s: It completes. Really."
-    assert said["sentence_value"] == {"code": "alerts.resolved", "args": {"lasted": 75, "why": "It completes. Really."}}
+    text = payload(message(sentence=reason))
+    assert text["sentence"] == "Resolved after 1 min 15 s: It completes. Really."
+    assert text["sentence_value"] == {"code": "alerts.resolved", "args": {"lasted": 75, "why": "It completes. Really."}}
     assert payload(MESSAGE)["sentence_value"] is None  # for an incident of an earlier version
 
 
 def test_the_likely_cause_is_sent_as_data_and_as_text():
     cause = ExceptionReason.THROWN(what=ExceptionReason.PROGRAM_THREW(), text="KeyError:\n'x'")
-    said = payload(message(cause=cause))
-    assert said["likely_cause"] == "The program threw an exception: KeyError: 'x'."
-    assert said["likely_cause_value"]["code"] == "diagnosis.thrown"
-    assert said["likely_cause_value"]["args"]["text"] == "KeyError: 'x'"
+    output = payload(message(cause=cause))
+    assert output["likely_cause"] == "The program threw an exception: KeyError: 'x'."
+    assert output["likely_cause_value"]["code"] == "diagnosis.thrown"
+    assert output["likely_cause_value"]["args"]["text"] == "KeyError: 'x'"
     assert (payload(MESSAGE)["likely_cause"], payload(MESSAGE)["likely_cause_value"]) == ("", None)
 
 
 def test_the_runbook_is_one_line():
-    said = payload(message(runbook="https://wiki.example.org/a\nThen call ada."))
-    assert said["runbook"] == said["incidents"][0]["runbook"] == "https://wiki.example.org/a Then call ada."
+    text = payload(message(runbook="https://wiki.example.org/a\nThen call ada."))
+    assert text["runbook"] == text["incidents"][0]["runbook"] == "https://wiki.example.org/a Then call ada."
     assert payload(MESSAGE)["runbook"] == ""
 
 
@@ -133,9 +133,9 @@ def test_many_incidents_are_a_list_with_the_gravest_at_the_top(httpserver, send)
         name="w", kind=ChannelKind.WEBHOOK, settings={"url": httpserver.url_for("/hook")}, allow_private=True
     )
     WebhookTransport().send(channel, replace(MESSAGE, items=(MESSAGE.lead, other), total=30), AT)
-    said = json.loads(httpserver.log[0][0].data)
-    assert (said["job"], said["count"], said["digest"]) == ("flights", 30, False)
-    assert [each["job"] for each in said["incidents"]] == ["flights", "orders"]
+    text = json.loads(httpserver.log[0][0].data)
+    assert (text["job"], text["count"], text["digest"]) == ("flights", 30, False)
+    assert [each["job"] for each in text["incidents"]] == ["flights", "orders"]
 
 
 def test_a_receiver_that_closes_before_it_answers_is_worth_a_retry():

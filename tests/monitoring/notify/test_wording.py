@@ -42,25 +42,25 @@ def text(message=ONE, **channel):
 
 
 def test_one_incident_in_english():
-    said = text()
-    assert said.subject == "[opened] flights failed: the disk is full."
+    output = text()
+    assert output.subject == "[opened] flights failed: the disk is full."
     for part in (ITEM.sentence, "Job:      flights on cluster production", "critical", ITEM.incident_url, ITEM.job_url):
-        assert part in said.body
+        assert part in output.body
 
 
 def test_one_incident_in_chinese():
-    said = text(language="zh-hans")
-    assert said.subject == "【告警触发】flights：作业失败（严重）"
+    output = text(language="zh-hans")
+    assert output.subject == "【告警触发】flights：作业失败（严重）"
     for part in (ITEM.sentence, "作业：flights", "集群：production", ITEM.incident_url):
-        assert part in said.body
-    assert 'lang="zh-hans"' in said.html
+        assert part in output.body
+    assert 'lang="zh-hans"' in output.html
 
 
 @pytest.mark.parametrize(("language", "word"), [("en", "Runbook: "), ("zh-hans", "处理手册：")])
 def test_a_message_has_the_runbook(language, word):
-    said = text(Message("k", (replace(ITEM, runbook="https://wiki.example.org/a"),)), language=language)
-    assert f"{word}https://wiki.example.org/a\n" in said.body
-    assert f'{word}<a href="https://wiki.example.org/a"' in said.html
+    output = text(Message("k", (replace(ITEM, runbook="https://wiki.example.org/a"),)), language=language)
+    assert f"{word}https://wiki.example.org/a\n" in output.body
+    assert f'{word}<a href="https://wiki.example.org/a"' in output.html
     assert word not in text(language=language).body
     own = text(Message("k", (replace(ITEM, runbook="Call ada."),)), body_template="{{ runbook }}")
     assert own.body == "Call ada."
@@ -78,11 +78,11 @@ def test_names_in_a_message_cannot_begin_a_new_line(line_break, language):
     item = replace(ITEM, job=evil, cluster=evil, sentence=f"{evil} failed.", evidence=evidence, cause=cause)
     templates = ["", "{{ job }} {{ cluster }} {{ sentence }} {{ cause }}"]
     for body in templates:
-        said = text(Message("k", (item, item), total=2), language=language, body_template=body)
-        lines = [line.strip() for part in (said.subject, said.body, said.html) for line in part.splitlines()]
+        output = text(Message("k", (item, item), total=2), language=language, body_template=body)
+        lines = [line.strip() for part in (output.subject, output.body, output.html) for line in part.splitlines()]
         assert any("Bcc: x" in line for line in lines)
         assert not [line for line in lines if line.startswith(("Incident: resolved", "Bcc:"))]
-        assert "\u202e" not in said.body
+        assert "\u202e" not in output.body
 
 
 def test_a_reason_is_rendered_in_the_language_of_the_channel():
@@ -107,24 +107,24 @@ def test_a_reason_is_rendered_in_the_language_of_the_channel():
     ],
 )
 def test_many_incidents(message, language, subject, rest):
-    said = text(message, language=language)
-    assert said.subject.startswith(subject)
-    for body in (said.body, said.html):
+    output = text(message, language=language)
+    assert output.subject.startswith(subject)
+    for body in (output.body, output.html):
         assert rest in body
         assert "orders failed." in body
 
 
 def test_plain_text_is_not_escaped_and_html_is():
-    said = text(replace(ONE, items=(replace(ITEM, job="<b>&"),)))
-    assert "<b>&" in said.body
-    assert "<b>&" not in said.html
-    assert "&lt;b&gt;&amp;" in said.html
+    output = text(replace(ONE, items=(replace(ITEM, job="<b>&"),)))
+    assert "<b>&" in output.body
+    assert "<b>&" not in output.html
+    assert "&lt;b&gt;&amp;" in output.html
 
 
 def test_a_subject_is_one_line():
-    said = text(replace(ONE, items=(replace(ITEM, sentence="one\r\nBcc: eve@example.org"),)))
-    assert "\n" not in said.subject
-    assert "\r" not in said.subject
+    output = text(replace(ONE, items=(replace(ITEM, sentence="one\r\nBcc: eve@example.org"),)))
+    assert "\n" not in output.subject
+    assert "\r" not in output.subject
 
 
 @pytest.mark.parametrize("language", [code for code, _ in settings.LANGUAGES])
@@ -140,14 +140,14 @@ def test_every_event_and_every_kind_of_rule_has_a_label(language):
 
 
 def test_the_templates_of_a_channel_replace_the_defaults_and_are_plain_text():
-    said = text(
+    output = text(
         MANY,
         subject_template="{{ severity|upper }} {{ job }} ({{ count }})",
         body_template="{% for each in incidents %}{{ each.job }}: {{ each.sentence }}\n{% endfor %}+{{ unlisted }}",
     )
-    assert said.subject == "CRITICAL flights (40)"
-    assert said.body == "flights: flights failed: the disk is full.\norders: orders failed.\n+38"
-    assert said.html == ""
+    assert output.subject == "CRITICAL flights (40)"
+    assert output.body == "flights: flights failed: the disk is full.\norders: orders failed.\n+38"
+    assert output.html == ""
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_a_valid_template_is_accepted(source):
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "expected"),
     [
         ("{{ password }}", "'password' is not a name"),
         ("{{ job.name }}", "job has no parts"),
@@ -189,13 +189,13 @@ def test_a_valid_template_is_accepted(source):
         ("\0", "NUL"),
     ],
 )
-def test_an_invalid_template_is_refused_with_the_allowed_names(source, said):
-    if said is None:
+def test_an_invalid_template_is_refused_with_the_allowed_names(source, expected):
+    if expected is None:
         compile_template(source)  # Django takes an unclosed brace as text
         return
     with pytest.raises(BadTemplate) as raised:
         compile_template(source)
-    assert said in str(raised.value)
+    assert expected in str(raised.value)
     assert "llowed" in str(raised.value) or "NUL" in str(raised.value)
 
 

@@ -14,13 +14,13 @@ ANOTHER = MANAGER | {"high-availability.cluster-id": "/other", "web.tmpdir": f"/
 PATH = "/jobmanager/config"
 
 
-def says(engine: FakeEngine, config: dict[str, str]) -> None:
+def set_configuration(engine: FakeEngine, config: dict[str, str]) -> None:
     engine.instead[PATH] = [{"key": key, "value": value} for key, value in config.items()]
 
 
 @pytest.fixture
 def watched(engine: FakeEngine, cluster: Cluster, poll: Workers) -> Run:
-    says(engine, MANAGER)
+    set_configuration(engine, MANAGER)
     engine.job()
     poll()
     return Run.objects.get()
@@ -40,20 +40,20 @@ def test_another_cluster_at_the_address_neither_loses_nor_adds_jobs(
     watched: Run, engine: FakeEngine, cluster: Cluster, poll: Workers
 ) -> None:
     job = engine.jobs.pop()
-    says(engine, ANOTHER)
+    set_configuration(engine, ANOTHER)
     engine.job(name="a job of another cluster")
-    said = " ".join(poll() for _ in range(12))
+    text = " ".join(poll() for _ in range(12))
     watched.refresh_from_db()
     cluster.refresh_from_db()
     assert (watched.state, watched.missing_since, cluster.reachable) == ("RUNNING", None, False)
     assert Job.objects.count() == 1
-    assert "Another cluster answers at" in said
+    assert "Another cluster answers at" in text
     assert cluster.last_error_value.code is EngineReason.ANOTHER_CLUSTER
     assert "cluster-id /demo" in cluster.last_error
     assert cluster.stranger["names"]["cluster-id"] == "/other"
     assert [(each.kind, each.ended_at) for each in Outage.objects.all()] == [(OutageKind.ANOTHER_CLUSTER, None)]
 
-    says(engine, MANAGER)
+    set_configuration(engine, MANAGER)
     engine.jobs[:] = [job]
     poll()
     cluster.refresh_from_db()
@@ -68,18 +68,18 @@ def test_an_outage_that_turns_out_to_be_another_cluster_is_distinguished(
     poll()
     del engine.instead["/jobs/overview"]
     engine.jobs.clear()
-    says(engine, ANOTHER)
-    said = " ".join(poll() for _ in range(3))
+    set_configuration(engine, ANOTHER)
+    text = " ".join(poll() for _ in range(3))
     kinds = [(each.kind, each.ended_at is None) for each in Outage.objects.order_by("began_at")]
     assert kinds == [(OutageKind.NO_ANSWER, False), (OutageKind.ANOTHER_CLUSTER, True)]
-    assert said.count("Another cluster answers at") == 1
+    assert text.count("Another cluster answers at") == 1
 
 
 def test_a_person_confirms_that_it_was_rebuilt(
     watched: Run, engine: FakeEngine, cluster: Cluster, poll: Workers
 ) -> None:
     engine.jobs.clear()
-    says(engine, ANOTHER)
+    set_configuration(engine, ANOTHER)
     poll()
     cluster.refresh_from_db()
     assert cluster.stranger is not None
@@ -95,7 +95,7 @@ def test_a_person_confirms_that_it_was_rebuilt(
 def test_a_restarted_job_manager_is_no_stranger(
     watched: Run, engine: FakeEngine, cluster: Cluster, poll: Workers
 ) -> None:
-    says(engine, MANAGER | {"web.tmpdir": f"/tmp/flink-web-{'1' * 36}"})
+    set_configuration(engine, MANAGER | {"web.tmpdir": f"/tmp/flink-web-{'1' * 36}"})
     engine.job(name="new")
     poll()
     cluster.refresh_from_db()

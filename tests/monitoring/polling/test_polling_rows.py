@@ -61,7 +61,7 @@ def test_a_task_that_never_reports_is_awaited_for_a_limited_time(
     assert Checkpoint.objects.get().final
 
 
-def test_nothing_of_a_job_that_ended_is_waited_for(engine: FakeEngine, cluster: object, poll: Workers) -> None:
+def test_checkpoints_of_an_ended_job_become_final(engine: FakeEngine, cluster: object, poll: Workers) -> None:
     job = engine.job()
     job.add(1, status="FAILED", triggered=_ms(poll))
     poll()

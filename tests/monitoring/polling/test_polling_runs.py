@@ -331,7 +331,7 @@ def too_large(engine, poll):
 @pytest.mark.parametrize(
     "fault", [refuse, initialising, hang, cut_short, not_json, wrong_types, huge_number, too_large]
 )
-def test_nothing_is_dropped_or_concluded_while_there_is_no_answer(engine, cluster, poll, fault):
+def test_runs_do_not_change_while_the_cluster_does_not_answer(engine, cluster, poll, fault):
     job = engine.job()
     job.add(1, 2)
     poll()

@@ -30,7 +30,7 @@ def stored(count: int) -> bool:
 
 
 @contextmanager
-def nobody_can_connect() -> Iterator[None]:
+def no_connection_possible() -> Iterator[None]:
     """Prevent all database connections except the open one of the test."""
     with connection.cursor() as cursor:
         cursor.execute("ALTER ROLE CURRENT_USER NOLOGIN")
@@ -52,7 +52,7 @@ def test_polls_continue_after_an_outage_of_the_database(engine, cluster, polling
     job.add(1)
     polling.keep_going(print)
     eventually("the first checkpoint", lambda: stored(1))
-    with nobody_can_connect():
+    with no_connection_possible():
         eventually("it is noticed", lambda: noticed)
         job.add(2)
     eventually("the next checkpoint", lambda: stored(2))

@@ -99,7 +99,7 @@ def test_another_worker_continues_the_scan_from_the_row(
     assert Job.objects.count() == 12
 
 
-def test_a_location_that_is_gone_is_lost_only_while_the_root_answers(
+def test_a_job_with_a_deleted_location_is_lost_only_if_the_root_can_be_read(
     root: Path, watched: Cluster, poll: Workers
 ) -> None:
     location(root / "other").run(0, 1)

@@ -134,7 +134,7 @@ def test_a_cluster_that_hangs_keeps_no_other_from_its_next_polls(engine, make_en
     assert hanging.asked == ["/overview"], "one flight, and it hangs"
 
 
-def test_an_unchanged_answer_costs_one_statement(engine, cluster, poll):
+def test_an_unchanged_answer_needs_one_statement(engine, cluster, poll):
     for _ in range(20):
         engine.job().add(1, 2)
     poll()
@@ -171,7 +171,7 @@ def test_the_number_of_statements_does_not_grow_with_the_jobs(engine, watch, pol
     assert counts[0] == counts[1]
 
 
-def test_old_jobs_are_read_once_and_then_cost_nothing(engine, cluster, poll):
+def test_old_jobs_are_read_only_once(engine, cluster, poll):
     for number in range(30):
         engine.job(name=f"old-{number}", state="FINISHED", ended=1_795_233_300_000).add(1)
     live = engine.job()

@@ -40,25 +40,25 @@ def poll(job_manager) -> Callable[[Job, datetime], None]:
     """Return a function that stores the engine's status of a job, as the poller does."""
 
     def read(job: Job, now: datetime) -> None:
-        for told in list(job_manager.jobs.values()):
-            if told.name != job.name:
+        for result in list(job_manager.jobs.values()):
+            if result.name != job.name:
                 continue
-            ended_at = now if told.state in ("FAILED", "CANCELED", "FINISHED") else None
+            ended_at = now if result.state in ("FAILED", "CANCELED", "FINISHED") else None
             run, created = Run.objects.get_or_create(
                 job=job,
-                engine_job_id=told.id,
+                engine_job_id=result.id,
                 defaults={
                     "number": job.runs.count() + 1,
-                    "state": told.state,
+                    "state": result.state,
                     "observed_at": now,
                     "started_at": now,
                     "ended_at": ended_at,
                     "final_read_done": True,
-                    "restored_path": told.savepoint_path or "",
+                    "restored_path": result.savepoint_path or "",
                 },
             )
-            if not created and run.state != told.state:
-                run.state, run.ended_at, run.observed_at = told.state, ended_at, now
+            if not created and run.state != result.state:
+                run.state, run.ended_at, run.observed_at = result.state, ended_at, now
                 run.save()
         job.current_run = job.runs.order_by("-number").first()
         Job.objects.filter(pk=job.pk).update(current_run=job.current_run)

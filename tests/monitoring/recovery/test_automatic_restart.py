@@ -68,8 +68,8 @@ def test_the_job_is_started_by_its_launch_record(job, job_manager, go_on, now):
 
 
 def test_one_cycle_starts_the_job(job, job_manager, now):
-    said = str(advance(now))
-    assert said == "Restart 1 of flights decided: flights has been FAILED since 11:59:55 UTC. Restarts: 1 waiting."
+    report = str(advance(now))
+    assert report == "Restart 1 of flights decided: flights has been FAILED since 11:59:55 UTC. Restarts: 1 waiting."
     assert job_manager.count("run") == 1
 
 
@@ -99,7 +99,7 @@ def test_a_run_that_runs_and_that_no_poll_reads_is_waited_for_within_a_limit(job
 
 
 @pytest.mark.parametrize(
-    ("wait", "said"),
+    ("wait", "expected"),
     [
         (
             {"for": "memory", "asked": 2, "free": 1, "limit": 3, "position": 1, "length": 1},
@@ -111,7 +111,7 @@ def test_a_run_that_runs_and_that_no_poll_reads_is_waited_for_within_a_limit(job
         ),
     ],
 )
-def test_the_time_before_its_driver_may_start_is_no_time_of_the_restart(job, job_manager, now, wait, said):
+def test_the_time_before_its_driver_may_start_is_no_time_of_the_restart(job, job_manager, now, wait, expected):
     job_manager.starts_as = "CREATED"
     job_manager.launch_wait = wait
     moment = now
@@ -124,7 +124,7 @@ def test_the_time_before_its_driver_may_start_is_no_time_of_the_restart(job, job
     advance(moment)
 
     attempt.refresh_from_db()
-    assert attempt.steps.order_by("id").last().text == said
+    assert attempt.steps.order_by("id").last().text == expected
     assert (attempt.state, attempt.deadline_at) == (AttemptState.WAITING, moment + TIME_LIMIT)
     job_manager.launch_wait = None
     advance(moment + timedelta(seconds=2))
@@ -415,12 +415,12 @@ class TestWhatItDiedOf:
     def test_the_restart_its_decision_and_its_audit_entry_name_the_exception(self, job, now):
         Run.objects.filter(pk=job.current_run_id).update(exceptions=DIED_OF)
         advance(now)
-        said = (
+        text = (
             "flights has been FAILED since 11:59:55 UTC: java.io.IOException: No space left on device (in count (1/2))."
         )
-        assert RestartAttempt.objects.get().reason == said
-        assert RestartDecision.objects.get().reason == said
-        assert AuditEntry.objects.get(action="restart.decide").reason == said
+        assert RestartAttempt.objects.get().reason == text
+        assert RestartDecision.objects.get().reason == text
+        assert AuditEntry.objects.get(action="restart.decide").reason == text
 
     def test_so_does_the_incident_when_it_is_not_restarted(self, job, now):
         Run.objects.filter(pk=job.current_run_id).update(exceptions=DIED_OF)

@@ -52,7 +52,7 @@ class TestPauses:
     def cluster(self, request, job):
         return job.cluster if request.param == "its cluster" else None
 
-    def test_nothing_is_restarted_while_it_lasts(self, job, job_manager, cluster, now):
+    def test_no_job_is_restarted_during_a_pause(self, job, job_manager, cluster, now):
         pause = pauses.pause(cluster, "upgrade of the disks", now + timedelta(hours=1), "ada", now)
         (left,) = advance(now).left
         assert left.args["reason"].args["reason"] == "upgrade of the disks"

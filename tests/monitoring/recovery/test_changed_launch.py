@@ -114,7 +114,7 @@ class TestVersions:
         ]
         assert [run.launch_version.number for run in job.runs.order_by("number")[1:]] == [1, 1, 2, 3]
 
-    def test_many_runs_cost_as_much_as_one(self, rows, now, django_assert_num_queries):
+    def test_many_runs_need_as_many_queries_as_one(self, rows, now, django_assert_num_queries):
         runs = [rows.run(rows.job()) for _ in range(30)]
         with django_assert_num_queries(4):
             remember([Launched(run, LAUNCH) for run in runs], LaunchOrigin.FOUND, "", now)

@@ -75,15 +75,15 @@ def start(command, limit_s=10.0, job_name=HOSTILE):
 def test_a_placeholder_value_is_one_argument_for_any_content(program, tmp_path):
     path = program(f'for each in "$@"; do echo "[$each]"; done > {tmp_path}/said')
     assert start([path, "-s", "{savepoint}", "--id={job_id}", "--name", "{job_name}", "{{}}"]) == ID
-    said = (tmp_path / "said").read_text().splitlines()
-    assert said == ["[-s]", "[file:/sp/1]", f"[--id={ID}]", "[--name]", "[flights; rm -rf /]", "[{}]"]
+    text = (tmp_path / "said").read_text().splitlines()
+    assert text == ["[-s]", "[file:/sp/1]", f"[--id={ID}]", "[--name]", "[flights; rm -rf /]", "[{}]"]
 
 
 def test_the_cluster_and_the_parallelism_are_filled_in_and_in_the_environment(program, tmp_path):
     path = program(f'echo "$@" > {tmp_path}/said; env | grep ^WAYMARK_ | sort > {tmp_path}/env')
     start([path, "-m", "{rest_address}", "-p", "{parallelism}", "{rest_url}", "{savepoint}", "{job_id}"])
-    said = (tmp_path / "said").read_text().strip()
-    assert said == f"-m flink.example:8443 -p 4 https://flink.example:8443/east file:/sp/1 {ID}"
+    text = (tmp_path / "said").read_text().strip()
+    assert text == f"-m flink.example:8443 -p 4 https://flink.example:8443/east file:/sp/1 {ID}"
     assert (tmp_path / "env").read_text().splitlines() == [
         f"WAYMARK_JOB_ID={ID}",
         f"WAYMARK_JOB_NAME={HOSTILE}",

@@ -54,19 +54,19 @@ def test_a_live_job_continues_from_the_savepoint_that_stops_it(live, job_manager
 
 
 @pytest.mark.parametrize(
-    ("state", "said"),
+    ("state", "expected"),
     [
         (None, "Stopping with a savepoint."),
         ("file:/sp/1", "Stopping with a savepoint."),
         ("file:/chk/7", "Taking a savepoint before the job is cancelled."),
     ],
 )
-def test_a_running_savepoint_shows_whether_it_stops_the_job(live, savepoint, job_manager, now, state, said):
+def test_a_running_savepoint_shows_whether_it_stops_the_job(live, savepoint, job_manager, now, state, expected):
     attempt = restart_from(live, state, "ada", now)
     advance(now)
-    assert attempt.steps.get(name="Stop the job").text == said
+    assert attempt.steps.get(name="Stop the job").text == expected
     attempt.refresh_from_db()
-    assert attempt.stop_savepoint.stops_job is said.startswith("Stopping")
+    assert attempt.stop_savepoint.stops_job is expected.startswith("Stopping")
 
 
 def test_each_step_begins_at_the_end_of_the_previous_one_and_has_its_duration(

@@ -112,9 +112,9 @@ def test_a_refused_start_is_no_run_no_incident_and_no_flapping(world, polled_bet
         evaluate_due(world.now)
     assert len(launched_from(world)) == 3
     assert list(world.job.runs.order_by("number").values_list("number", "state")) == [(1, "LOST"), (2, "RUNNING")]
-    told = {incident.kind: incident.sentence for incident in Incident.objects.filter(job=world.job)}
-    assert not any("flapping" in sentence or "run 3" in sentence for sentence in told.values()), told
-    assert not Incident.objects.filter(job=world.job).exclude(state="resolved").exists(), told
+    result = {incident.kind: incident.sentence for incident in Incident.objects.filter(job=world.job)}
+    assert not any("flapping" in sentence or "run 3" in sentence for sentence in result.values()), result
+    assert not Incident.objects.filter(job=world.job).exclude(state="resolved").exists(), result
 
 
 def test_a_refused_start_is_read_no_further(world):
@@ -178,7 +178,7 @@ def test_a_refused_state_is_tried_after_the_others(world):
     assert launched_from(world)[0] != seen
 
 
-def test_where_the_engine_can_check_a_state_the_newest_is_tried_first(world):
+def test_the_newest_snapshot_is_tried_first_if_the_engine_can_check_it(world):
     """Validation needs no start, and begins with checkpoints that were never polled."""
     Cluster.objects.update(engine=Engine.SPARK)
     world.engine.can_validate = True

@@ -31,21 +31,21 @@ NOBODY_ELSE = RowsWrittenAgain(is_known=True)
 # --- requests --------------------------------------------------------------------------------------------------------
 
 
-def asked_for(job_manager) -> list[bool]:
+def requested_by_person(job_manager) -> list[bool]:
     """Return for each start whether a person requested its restore."""
     return [not body.get("automaticRestore", False) for body in job_manager.ran]
 
 
 def test_an_automatic_restart_is_marked_as_not_requested_by_a_person(job, job_manager, go_on, now):
     go_on(job, now)
-    assert asked_for(job_manager) == [False]
+    assert requested_by_person(job_manager) == [False]
 
 
 def test_a_restart_by_hand_is_a_persons(job, job_manager, go_on, now):
     Job.objects.update(auto_restart=False)
     restart_from(job, "file:/chk/7", "ada", now)
     go_on(job, now)
-    assert asked_for(job_manager) == [True]
+    assert requested_by_person(job_manager) == [True]
 
 
 def test_flink_gets_no_unknown_field(job, job_manager, go_on, now):
@@ -69,7 +69,7 @@ def ended(job: Job, job_manager) -> Job:
 def test_a_scheduled_run_from_the_end_of_the_last_one_repeats_nothing(ended, job_manager, go_on, now):
     set_run_schedule(ended, Cron("0 * * * *"), "ada", now)
     go_on(ended, now + timedelta(hours=1))
-    assert asked_for(job_manager) == [True]
+    assert requested_by_person(job_manager) == [True]
 
 
 def test_a_scheduled_run_from_an_older_state_is_automatic(ended, job_manager, go_on, now):
@@ -77,14 +77,14 @@ def test_a_scheduled_run_from_an_older_state_is_automatic(ended, job_manager, go
     Run.objects.update(outcome=OUTCOME | {"saved": False, "savepoint": "", "state": ""})
     set_run_schedule(ended, Cron("0 * * * *"), "ada", now)
     go_on(ended, now + timedelta(hours=1))
-    assert asked_for(job_manager) == [False]
+    assert requested_by_person(job_manager) == [False]
 
 
 def test_running_it_again_is_a_persons(ended, job_manager, go_on, now):
     Run.objects.update(outcome=OUTCOME | {"saved": False, "savepoint": "", "state": ""})
     run_again(Job.objects.select_related("current_run", "cluster").get(), "ada", now)
     go_on(ended, now)
-    assert asked_for(job_manager) == [True]
+    assert requested_by_person(job_manager) == [True]
 
 
 # --- a job manager that refused --------------------------------------------------------------------------------------

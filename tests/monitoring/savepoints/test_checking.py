@@ -107,7 +107,7 @@ class TestOneThatSomebodyElseRemoved:
         job_manager.missing_paths.add(savepoint.path)
         return savepoint
 
-    def test_is_marked_as_gone_and_the_next_newest_is_checked_instead(self, removed, job, now):
+    def test_a_missing_savepoint_is_marked_and_the_next_newest_is_checked(self, removed, job, now):
         older = completed(job, now, 5, next_check_at=None)
         assert check_completed(now) == {WorkReason.SAVEPOINTS_GONE: 1}
         assert (reload(removed).state, removed.gone_at, removed.checked_at) == ("completed", now, now)
@@ -155,17 +155,17 @@ class TestOneThatSomebodyElseRemoved:
 
 @pytest.mark.parametrize("way", ["refuses the launch", "fails when it starts"])
 @pytest.mark.parametrize("can_validate", [False, True])
-def test_a_failed_restart_marks_it_as_gone(savepoint, job, job_manager, now, way, can_validate):
+def test_a_failed_restart_marks_the_savepoint_as_missing(savepoint, job, job_manager, now, way, can_validate):
     job.launch = {"kind": "waymark", "jar_id": "program.py"}
     job.save()
     Run.objects.update(state="CANCELED", ended_at=now)
     job_manager.jobs.clear()
     Savepoint.objects.update(next_check_at=None)
-    said = f"java.io.FileNotFoundException: Cannot find checkpoint or savepoint file/directory '{savepoint.path}'"
+    text = f"java.io.FileNotFoundException: Cannot find checkpoint or savepoint file/directory '{savepoint.path}'"
     job_manager.can_validate = can_validate
-    job_manager.exception = said
+    job_manager.exception = text
     if way == "refuses the launch":
-        job_manager.refused_paths[savepoint.path] = said
+        job_manager.refused_paths[savepoint.path] = text
     else:
         job_manager.starts_as = "FAILED"
     attempt = restart_from(Job.objects.get(pk=job.pk), savepoint, "ada", now)

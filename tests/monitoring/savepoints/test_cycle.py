@@ -51,7 +51,7 @@ def test_a_savepoint_is_sent_followed_and_recorded(rows, savepoint, job_manager,
     assert advance(seconds(now, 60)) == NOTHING
 
 
-def test_its_size_is_that_of_the_history_once_polled(rows, savepoint, job_manager, now):
+def test_the_size_of_a_savepoint_is_that_of_the_history_once_polled(rows, savepoint, job_manager, now):
     advance(now)
     advance(seconds(now, 1))
     path = reload(savepoint).path.replace("file:/", "file:///")

@@ -160,7 +160,7 @@ def test_a_claimed_savepoint_is_not_removed_from_its_storage(job, tmp_path, sett
 
 @pytest.mark.parametrize("gone", [SavepointState.DISPOSING, SavepointState.DISPOSED])
 @pytest.mark.parametrize("way", ["restart", "path", "clone"])
-def test_nothing_starts_from_a_savepoint_whose_disposal_began(job, old, now, gone, way):
+def test_no_job_starts_from_a_savepoint_that_is_being_deleted(job, old, now, gone, way):
     Savepoint.objects.filter(pk=old.pk).update(state=gone)
     begin = {
         "restart": lambda: restart_from(job, old, "ada", now),

@@ -112,7 +112,7 @@ def test_keeping_twice_is_keeping_once(savepoints, policy):
     assert outlasted(judge(kept, policy, NOW)) == []
 
 
-def test_those_of_the_ends_of_runs_are_counted_apart():
+def test_final_savepoints_of_runs_are_counted_separately():
     ends = [held(key, hours_old=key - 10, origin=SavepointOrigin.FINAL) for key in range(11, 15)]
     found = judge([*FIVE, *ends], Policy(count=4, final=2), NOW)
     assert [each.key for each in outlasted(found)] == [5, 14, 13]

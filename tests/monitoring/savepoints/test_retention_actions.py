@@ -234,7 +234,7 @@ class TestOfAClusterThatIsGone:
         silent(job, now - GONE_AFTER)
         return old
 
-    def test_its_files_are_removed_from_their_storage(self, going, storage, now):
+    def test_files_of_a_deleted_savepoint_are_removed_from_their_storage(self, going, storage, now):
         assert advance_disposals(now) == {WorkReason.SAVEPOINTS_DISPOSED: 1}
         assert state(going) == "disposed"
         assert [each.name for each in storage.iterdir()] == ["savepoint-of-another"]

@@ -165,7 +165,7 @@ def test_the_limit_of_a_cluster_delays_further_savepoints(rows, now):
     assert Savepoint.objects.count() == 9
 
 
-def test_waiting_costs_the_same_for_five_and_for_fifty(rows, now, django_assert_max_num_queries):
+def test_waiting_needs_as_many_queries_for_fifty_jobs_as_for_five(rows, now, django_assert_max_num_queries):
     cluster = rows.cluster(savepoints_at_once=1)
     for _ in range(50):
         rows.run(rows.job(cluster, savepoint_interval_s=600, next_savepoint_at=now))

@@ -71,21 +71,21 @@ def let_go(state: Path) -> bool:
 
 def silent(look: Callable[[], object]) -> str:
     began = time.monotonic()
-    with pytest.raises(StorageSilent) as said:
+    with pytest.raises(StorageSilent) as text:
         look()
     assert time.monotonic() - began < NEVER_S
-    return str(said.value)
+    return str(text.value)
 
 
 def test_every_access_ends_in_time(root, mute):
     path = f"{root}/abc/chk-4"
-    said = f"could not be checked within {SOON_S} s: its storage does not respond"
-    assert silent(lambda: stored.checkpoints_in(f"{root}/abc", TimeLimit(SOON_S))) == f"{root}/abc {said}"
+    text = f"could not be checked within {SOON_S} s: its storage does not respond"
+    assert silent(lambda: stored.checkpoints_in(f"{root}/abc", TimeLimit(SOON_S))) == f"{root}/abc {text}"
     mute.settimeout(NEVER_S)
     mute.accept()[0].close()  # the server was contacted
-    assert silent(lambda: stored.size_of(path, TimeLimit(SOON_S))) == f"{path} {said}"
-    assert silent(lambda: stored.check_files(path, TimeLimit(SOON_S))) == f"{path} {said}"
-    assert silent(lambda: stored.remove(path, TimeLimit(SOON_S))) == f"{path} {said}"
+    assert silent(lambda: stored.size_of(path, TimeLimit(SOON_S))) == f"{path} {text}"
+    assert silent(lambda: stored.check_files(path, TimeLimit(SOON_S))) == f"{path} {text}"
+    assert silent(lambda: stored.remove(path, TimeLimit(SOON_S))) == f"{path} {text}"
 
 
 def test_a_hanging_file_is_skipped_and_released_later(pipe):

@@ -57,7 +57,7 @@ def test_an_invalid_interval_is_refused(seconds):
 
 
 @pytest.mark.parametrize(
-    ("expression", "zone", "told"),
+    ("expression", "zone", "expected"),
     [
         ("0 3 * *", "UTC", "savepoint_cron is '0 3 * *': five fields are needed: minute hour"),
         ("* * * * * *", "UTC", "five fields"),
@@ -69,10 +69,10 @@ def test_an_invalid_interval_is_refused(seconds):
         ("0 3 * * *", "", "savepoint_time_zone"),
     ],
 )
-def test_invalid_times_are_refused_with_the_allowed_ones(expression, zone, told):
+def test_invalid_times_are_refused_with_the_allowed_ones(expression, zone, expected):
     with pytest.raises(BadSchedule) as problem:
         Cron(expression, zone)
-    assert told in str(problem.value)
+    assert expected in str(problem.value)
 
 
 def test_a_timetable_reads_as_a_phrase():

@@ -11,6 +11,7 @@ from monitoring import broker
 from monitoring.models import Tick
 from monitoring.reasons.report import CycleReport
 from monitoring.reasons.work import WorkReason
+from monitoring.secret import SecretUnreadable
 from monitoring.selfwatch import ticks
 from monitoring.selfwatch.ticks import LogThrottle, recorded
 
@@ -42,8 +43,8 @@ def test_a_run_of_a_task_stores_its_time_duration_worker_and_report():
 
 def test_postponed_work_is_not_logged_at_every_tick(caplog):
     copied = WorkReason.PROGRAMS_COPIED(count=1)
-    said = iter([*[CycleReport((CHANGED,))] * 3, CycleReport((copied,)), CycleReport(), CycleReport((CHANGED,))])
-    look = recorded(lambda: next(said))
+    text = iter([*[CycleReport((CHANGED,))] * 3, CycleReport((copied,)), CycleReport(), CycleReport((CHANGED,))])
+    look = recorded(lambda: next(text))
     with caplog.at_level(logging.INFO):
         for _ in range(6):
             look()
@@ -51,8 +52,8 @@ def test_postponed_work_is_not_logged_at_every_tick(caplog):
 
 
 def test_an_empty_run_keeps_the_last_report():
-    said = iter([CycleReport((CHANGED,)), None, CycleReport(left=(WAITING,))])
-    look = recorded(lambda: next(said))
+    text = iter([CycleReport((CHANGED,)), None, CycleReport(left=(WAITING,))])
+    look = recorded(lambda: next(text))
     for _ in range(3):
         look()
     row = Tick.objects.get()
@@ -79,6 +80,21 @@ def test_a_failure_is_kept_and_shown_once_a_minute(caplog):
     assert (row.runs, row.failures, row.failure, row.ended_at) == (50, 50, "ValueError: no such thing", None)
     assert len(caplog.records) == 1
     assert caplog.records[0].exc_info is not None
+
+
+def test_the_reason_of_a_failure_is_stored_until_an_error_without_one():
+    errors: list[Exception] = [SecretUnreadable(CHANGED), ValueError("no such thing")]
+
+    @recorded
+    def look() -> None:
+        raise errors.pop(0)
+
+    look()
+    row = Tick.objects.get()
+    assert (row.failure, row.failure_value) == (str(CHANGED), CHANGED)
+    look()
+    row = Tick.objects.get()
+    assert (row.failure, row.failure_value) == ("ValueError: no such thing", None)
 
 
 def test_another_failure_and_the_same_one_later_are_shown_again(monkeypatch, caplog):

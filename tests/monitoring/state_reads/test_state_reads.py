@@ -112,7 +112,7 @@ def test_two_never_run_at_once(job: Job, snapshot: Checkpoint, now: datetime) ->
         StateRead.objects.filter(pk=second.pk).update(**running)
 
 
-def test_a_query_whose_worker_is_gone_fails_and_the_next_one_is_answered(
+def test_a_query_with_a_lost_worker_fails_and_the_next_one_is_answered(
     job: Job, snapshot: Checkpoint, now: datetime, reader: Any
 ) -> None:
     reader("print('{\"keyed\": []}')")
@@ -132,12 +132,12 @@ def test_typed_text_is_never_an_option_of_the_command(job: Job, snapshot: Checkp
     question = StateQuery(
         StateReadKind.READ, query="--json", operator=0, view="-x", key_field="--where", key_text="1=1", contains="-h"
     )
-    told = arguments(store_query(job, snapshot, question, "olga", now))
-    assert told[:3] == ["state", "read", "--json"]
-    assert told[3:-2] == [
+    result = arguments(store_query(job, snapshot, question, "olga", now))
+    assert result[:3] == ["state", "read", "--json"]
+    assert result[3:-2] == [
         "--query=--json", "--operator=0", "--view=-x", "--key=--where=1=1", "--contains=-h", "--limit=100"
     ]  # fmt: skip
-    assert told[-2:] == ["--", snapshot.external_path]
+    assert result[-2:] == ["--", snapshot.external_path]
 
 
 @pytest.mark.parametrize("kind", list(StateReadKind))
@@ -155,7 +155,7 @@ def test_the_command_accepts_every_kind_of_query_and_names_missing_arguments(
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "expected"),
     [
         ("import sys; sys.exit('WARN a\\nCommandError: no such view')", "no such view"),
         ("import sys; sys.exit(3)", "The reader ended without an error message."),
@@ -164,14 +164,14 @@ def test_the_command_accepts_every_kind_of_query_and_names_missing_arguments(
     ],
 )
 def test_an_error_is_stored_for_the_person_who_queried(
-    job: Job, snapshot: Checkpoint, now: datetime, reader: Any, script: str, said: str
+    job: Job, snapshot: Checkpoint, now: datetime, reader: Any, script: str, expected: str
 ) -> None:
     reader(script)
     read = store_query(job, snapshot, LIST, "olga", now)
     run_next_read(now)
     read.refresh_from_db()
     assert read.state == StateReadState.FAILED
-    assert said in read.problem
+    assert expected in read.problem
 
 
 def test_a_reader_that_hangs_is_ended_with_all_that_it_started(

@@ -8,7 +8,7 @@ from typing import Any
 
 from checkpointing.jobs.launcher import Loss
 
-CONTAINER = "spark-kubernetes-driver"  # the name that Spark gives it
+CONTAINER = "spark-kubernetes-driver"  # Spark gives this name to the driver's container
 
 # Kubernetes retries after other reasons. After these it never starts the pod.
 _HOPELESS = frozenset({"InvalidImageName", "ErrImageNeverPull"})

@@ -282,7 +282,7 @@ class KubernetesLauncher:
         try:
             self._call_with_retries(lambda: self._api.create_secret(namespace, secret))
         except ApiRefused as error:
-            if not error.is_conflict:  # an earlier call whose answer was lost made the secret
+            if not error.is_conflict:  # an earlier call created the secret, but its answer was lost
                 self._observer.delete_later(pod)
                 raise
         except ApiUnreachable:

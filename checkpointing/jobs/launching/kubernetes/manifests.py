@@ -240,7 +240,7 @@ def _environment(
     found: list[Json] = [{"name": name, "value": value} for name, value in plain.items() if name not in kept]
     for name, (secret, key) in kept.items():
         found.append({"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}})
-    if has_executors:  # the executors connect to the driver by its address
+    if has_executors:  # executors connect to the address of the driver
         address = {"fieldRef": {"fieldPath": "status.podIP"}}
         found.append({"name": "SPARK_LOCAL_HOSTNAME", "valueFrom": address})
     # Kubernetes replaces $(NAME) in a value by the variable NAME.

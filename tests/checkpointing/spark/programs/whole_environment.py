@@ -19,9 +19,9 @@ def fails(spark, args):
 
 def looks(spark, args):
     worker = spark.range(1).select(udf(seen)("id").alias("seen")).collect()[0]["seen"]
-    told = {"driver": json.loads(seen()), "worker": json.loads(worker), "ui": spark.sparkContext.uiWebUrl}
+    text = {"driver": json.loads(seen()), "worker": json.loads(worker), "ui": spark.sparkContext.uiWebUrl}
     partial = Path(args["output"]).with_suffix(".partial")
-    partial.write_text(json.dumps(told))
+    partial.write_text(json.dumps(text))
     partial.rename(args["output"])
     rows = spark.readStream.format("rate").option("rowsPerSecond", 1).load()
     return rows.writeStream.queryName("rows").format("noop")

@@ -32,7 +32,7 @@ POLLED_BEFORE = timedelta(seconds=30)
 
 
 @transaction.atomic
-def tell(job: Job, sentence: Reason, evidence: Mapping[str, object], now: datetime) -> bool:
+def report_not_restarted(job: Job, sentence: Reason, evidence: Mapping[str, object], now: datetime) -> bool:
     """Open the job's incident, or change its finding. Return False if the incident already has this finding."""
     Job.objects.select_for_update().get(pk=job.pk)  # so that two workers open only one incident
     incident = _open_incidents().filter(job=job).first()

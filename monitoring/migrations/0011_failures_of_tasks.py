@@ -1,0 +1,11 @@
+"""Store why a periodic task failed as a reason."""
+
+from django.db import migrations
+
+from monitoring.reasons.columns import ReasonField
+
+
+class Migration(migrations.Migration):
+    dependencies = [("monitoring", "0010_configuration_as_code")]
+
+    operations = [migrations.AddField("tick", "failure_value", ReasonField(null=True))]

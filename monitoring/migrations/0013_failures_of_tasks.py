@@ -6,6 +6,6 @@ from monitoring.reasons.columns import ReasonField
 
 
 class Migration(migrations.Migration):
-    dependencies = [("monitoring", "0010_configuration_as_code")]
+    dependencies = [("monitoring", "0012_event_logs")]
 
     operations = [migrations.AddField("tick", "failure_value", ReasonField(null=True))]

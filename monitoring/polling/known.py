@@ -192,7 +192,7 @@ def unread_runs(cluster: Cluster) -> dict[str, KnownRun]:
 
 # After a rename, two jobs may have a run with the same engine job ID: the later run counts.
 _STORED = """
-SELECT run.engine_job_id, run.id, job.name, run.state, run.moved_at,
+SELECT run.engine_job_id, run.id, {name}, run.state, run.moved_at,
        ARRAY(SELECT vertex ->> 'id' FROM jsonb_array_elements(run.vertices) vertex),
        run.checkpoint_config -> 'timeout' IS NOT NULL, run.restored_at, newest.checkpoint_id,
        ARRAY(SELECT checkpoint_id FROM monitoring_checkpoint WHERE run_id = run.id AND NOT final),
@@ -208,9 +208,18 @@ ORDER BY run.started_at
 """
 
 
+# The name of the job of a watched query may come from another cluster. This is the cluster's own name of it.
+_OWN_NAME = """coalesce((
+    SELECT source.name
+    FROM monitoring_querysource source JOIN monitoring_watchedquery query ON query.id = source.query_id
+    WHERE query.job_id = job.id AND source.cluster_id = job.cluster_id ORDER BY source.id DESC LIMIT 1
+), job.name)"""
+
+
 def _stored(cluster: Cluster, which: str, **given: list[str]) -> dict[str, KnownRun]:
     with connection.cursor() as cursor:
-        cursor.execute(_STORED.format(which=which), {"cluster": cluster.pk, **given})
+        name = _OWN_NAME if cluster.only_watched else "job.name"
+        cursor.execute(_STORED.format(which=which, name=name), {"cluster": cluster.pk, **given})
         return {row[0]: _known_run(cluster, *row) for row in cursor.fetchall()}
 
 

@@ -61,12 +61,13 @@ def settle(cluster: Cluster, observation: ClusterObservation, now: datetime) -> 
     queries = _locked(cluster, newest.keys(), observation.missing)
     others = QuerySource.objects.filter(query__in=queries, cluster__enabled=True).exclude(cluster=cluster)
     shared: dict[int, list[str]] = defaultdict(list)
-    for key, discovery in others.values_list("query", "cluster__discovery"):
-        shared[key].append(discovery)
+    for source in others.select_related("cluster"):
+        shared[source.query_id].append(source.cluster.discovery)
     known = _note_sources(cluster, queries, newest)
-    _give_jobs(cluster, queries, newest, known)
+    _give_jobs(cluster, queries, newest, known, shared.keys())
     jobs = Job.objects.select_related("cluster", "current_run").in_bulk({query.job_id for query in queries})
-    runs, elsewhere = dict(observation.runs), set()
+    runs: dict[str, RunObservation | None] = dict(observation.runs)
+    elsewhere: set[str] = set()
     for query in queries:
         job, listed, mine = jobs[query.job_id or 0], newest[query.query_id], seen[query.query_id]
         if job.cluster_id != cluster.pk and _takes_over(cluster, job, listed, mine, now):
@@ -75,13 +76,20 @@ def settle(cluster: Cluster, observation: ClusterObservation, now: datetime) -> 
         if ranks or not leads:
             _add_figures(job, mine, is_best=leads and _RANKS.index(cluster.discovery) > max(ranks))
         if not leads:
-            elsewhere |= {each.job.id for each in mine}
-        elif ranks:
+            elsewhere.update(each.job.id for each in mine)
+            continue
+        if ranks:
             runs |= _unstored(cluster, query, listed, mine)
+        if job.name != job_name(listed.name):
+            runs |= {each.job.id: _with_name(runs[each.job.id], job.name) for each in mine}
     _end_copies(cluster, elsewhere, now)
     copies = {key: each for key, each in observation.known.runs.items() if key not in elsewhere}
     left = {key: each for key, each in runs.items() if each is not None and key not in elsewhere}
     return replace(observation, runs=left, known=replace(observation.known, runs=copies))
+
+
+def _with_name(observed: RunObservation | None, name: str) -> RunObservation | None:
+    return observed and replace(observed, job=replace(observed.job, name=name))
 
 
 def _newest(observation: ClusterObservation, seen: Collection[str]) -> dict[str, JobOverview]:
@@ -127,23 +135,25 @@ def _give_jobs(
     cluster: Cluster,
     queries: Iterable[WatchedQuery],
     newest: Mapping[str, JobOverview],
-    known: Collection[int],
+    known: Mapping[int, QuerySource],
+    shared: Collection[int],
 ) -> None:
     """Give each new query its job: that of the earlier query with this name, or the one of this cluster.
 
-    A query is also new if this cluster has renamed it, or if its job is of a removed cluster and this one (not in
-    `known`) did not see it then.
+    A query is also new if its only source has renamed it, or if its job is of a removed cluster and this one did not
+    see it then. `known`: this cluster's earlier sources. `shared`: queries with others.
     """
     jobs = Job.objects.select_related("cluster").in_bulk({query.job_id for query in queries} - {None})
     fresh = []
     for query in queries:
-        job = jobs.get(query.job_id or 0)
-        is_mine = job is not None and job.cluster_id == cluster.pk
-        if (
-            job is None
-            or (is_mine and job.name != job_name(newest[query.query_id].name))
-            or (not is_mine and job.cluster.archived_at is not None and query.pk not in known)
-        ):
+        job, before = jobs.get(query.job_id or 0), known.get(query.pk)
+        if job is not None and job.cluster_id == cluster.pk:
+            is_new = (
+                before is not None and query.pk not in shared and before.name != job_name(newest[query.query_id].name)
+            )
+        else:
+            is_new = job is None or (job.cluster.archived_at is not None and before is None)
+        if is_new:
             fresh.append(query)
     if not fresh:
         return
@@ -201,15 +211,18 @@ def _newest_of(observed: Iterable[RunObservation]) -> datetime | None:
 def _take_over(cluster: Cluster, query: WatchedQuery, job: Job, listed: JobOverview, now: datetime) -> Job:
     """Make this cluster the leading source, and return the job.
 
-    The run that lives continues under this cluster's ID of it. If this cluster already has a job of this name, the
-    query belongs to that one.
+    The run that lives continues under this cluster's ID of it. The job has the name from the best source that led. If
+    that cluster already has a job of this name, the query belongs to that one.
     """
-    name, run = job_name(listed.name), job.current_run
+    is_better, run = _RANKS.index(cluster.discovery) > _RANKS.index(job.cluster.discovery), job.current_run
+    name = job_name(listed.name) if is_better else job.name
     rival = Job.objects.filter(cluster=cluster, name=name).exclude(pk=job.pk).first()
-    if rival is not None:
+    if rival is not None and is_better:
         _end(job, now)
         WatchedQuery.objects.filter(pk=query.pk).update(job=rival)
         return rival
+    if rival is not None:
+        name = f"{name[:480]} {query.query_id[:8]}"
     job.cluster, job.name = cluster, name
     job.save(update_fields=["cluster", "name"])
     if run is None or run.engine_job_id == listed.id or not (run.live or run.state == RunState.LOST):

@@ -177,7 +177,7 @@ def test_a_silent_agent_does_not_hide_the_batches_that_the_files_show(
     query.fall_silent()
     query.location.run(3, 5)
     several()
-    assert job_now() == ("directory", "orders", UUID(QUERY).hex, "RUNNING")
+    assert job_now() == ("directory", "shop/orders", UUID(QUERY).hex, "RUNNING")
     assert numbers() == [*range(6)]
     query.location.run(6, 6)
     query.report(5, 6)
@@ -200,7 +200,7 @@ def test_a_failed_run_stays_failed_until_the_files_show_later_batches(
     query.location.start_ms += 60_000
     query.location.run(3, 4)
     several()
-    assert job_now() == ("directory", "orders", UUID(QUERY).hex, "RUNNING")
+    assert job_now() == ("directory", "shop/orders", UUID(QUERY).hex, "RUNNING")
     assert (numbers(), Run.objects.count()) == ([*range(5)], 2)
     query.location.run(5, 5)
     query.start_ms += 60_000
@@ -221,7 +221,7 @@ def test_a_job_continues_through_the_other_source_if_one_is_removed(query: Query
     registration.remove(reports, actor="ann", reason="", now=timezone.now())
     query.location.run(3, 3)
     several()
-    assert job_now() == ("directory", "orders", UUID(QUERY).hex, "RUNNING")
+    assert job_now() == ("directory", "shop/orders", UUID(QUERY).hex, "RUNNING")
     assert (Job.objects.get(), numbers()) == (before, [0, 1, 2, 3])
     registration.watch(reports, watched=True, actor="ann")
     query.report(3)

@@ -16,14 +16,19 @@ LONGEST_OFFSETS, MOST_SOURCES = 4_000, 50
 
 
 def job_json(path: str, found: Found, *, ended: bool = False) -> Json:
-    """Return the entry of `/jobs/overview`. `ended`: of the query that had this location before."""
+    """Return the entry of `/jobs/overview`. `ended`: of the query that had this location before.
+
+    `query-id` is not Flink's.
+    """
+    query_id = found.previous_id if ended else found.query_id
     return {
-        "jid": found.previous_id if ended else found.query_id,
+        "jid": query_id,
         "name": path,
         "state": "CANCELED" if ended else found.state,
         "start-time": found.started_ms,
         "end-time": found.started_ms if ended else -1,
         "last-modification": found.started_ms if ended else found.moved_ms,
+        "query-id": query_id,
     }
 
 

@@ -10,7 +10,7 @@ from django.utils import timezone
 from ninja import Query, Schema, Status
 from pydantic import Field
 
-from dashboard.access.guard import actor_of, require
+from dashboard.access.guard import actor_of, reach_at, require
 from dashboard.access.roles import Role
 from dashboard.acts.canceling import CancelUnknown, NotCanceled, cancel_job
 from dashboard.acts.job_settings import save_automation, save_retention
@@ -19,7 +19,7 @@ from dashboard.api.errors import UNKNOWN, ErrorOut, Refused, conflict
 from dashboard.api.idempotency import intent_at
 from dashboard.api.operations import answers, router
 from dashboard.api.paging import Listed, PageParams, page_of
-from dashboard.api.schemas.jobs import AutomationOut, ConfigurationOut, JobOut, facts_out
+from dashboard.api.schemas.jobs import AutomationOut, ConfigurationOut, JobDetailOut, facts_out
 from dashboard.api.schemas.reasons import ReasonJson
 from dashboard.api.schemas.rows import ExceptionOut, RunDetailOut, RunOut, SavepointOut
 from dashboard.api.typed import Body, Moment, Span, WhyShownIn, checked, filled
@@ -27,6 +27,7 @@ from dashboard.forms.automation import AutomationForm
 from dashboard.forms.retention import RetentionForm
 from dashboard.health import judge
 from dashboard.queries.changes import read_changes
+from dashboard.queries.clusters import source_names
 from dashboard.queries.facts import gather_facts
 from dashboard.queries.series import Span as TimeRange
 from dashboard.views.job import find_job
@@ -74,11 +75,12 @@ class RetentionVerdictOut(SavepointOut):
     why_value: ReasonJson
 
 
-@routes.get("/jobs/{int:job_id}", response=answers(JobOut), summary="Get a job")
+@routes.get("/jobs/{int:job_id}", response=answers(JobDetailOut), summary="Get a job")
 def job(request: HttpRequest, job_id: int) -> dict[str, Any]:
     now = timezone.now()
     facts = gather_facts([find_job(job_id)], now)[0]
-    return facts_out(facts, judge(facts, now), ObjectiveBudget.objects.filter(job=job_id).first())
+    out = facts_out(facts, judge(facts, now), ObjectiveBudget.objects.filter(job=job_id).first())
+    return out | {"sources": source_names(facts.job, reach_at(request))}
 
 
 @routes.get("/jobs/{int:job_id}/runs", response=answers(Listed[RunOut]), summary="List the runs of a job, newest first")

@@ -159,3 +159,11 @@ def _job_states(which: Q) -> dict[int, Counter[str]]:
     for cluster_id, state in Job.objects.filter(which).values_list("cluster_id", "current_run__state"):
         found.setdefault(cluster_id, Counter())[state or "no run"] += 1
     return found
+
+
+def source_names(job: Job, reach: Reach = FULL_REACH) -> list[str]:
+    """Return the names of the clusters through which Waymark sees the query of a watched job, the leading one first."""
+    if not job.cluster.only_watched:
+        return []
+    seen = Cluster.objects.filter(query_sources__query__job=job, archived_at=None).exclude(pk=job.cluster_id)
+    return [job.cluster.name, *reach.narrow_clusters(seen).order_by("name").values_list("name", flat=True).distinct()]

@@ -20,6 +20,7 @@ from dashboard import time_zone
 from dashboard.access.guard import Access, reach_at
 from dashboard.access.reach import Reach
 from dashboard.access.roles import Role
+from dashboard.queries.clusters import source_names
 from dashboard.queries.counting import counts
 from dashboard.queries.incidents import visible_incidents
 from dashboard.queries.messages import visible_messages
@@ -50,6 +51,12 @@ def acts_on(access: Access, row: Job | Incident | MaintenanceWindow | Automation
         return access.may_on(Role.OPERATOR, row.pk, row.cluster_id)
     job = None if isinstance(row, AutomationPause) else row.job
     return access.may_on(Role.OPERATOR, job.pk if job else None, job.cluster_id if job else row.cluster_id)
+
+
+@register.filter
+def other_sources(access: Access, job: Job) -> str:
+    """Return the names of the other clusters through which the reader may see that Waymark sees the job's query."""
+    return ", ".join(source_names(job, access.reach)[1:])
 
 
 @register.filter

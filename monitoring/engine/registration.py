@@ -12,7 +12,7 @@ from django.db import transaction
 
 from monitoring import audit
 from monitoring.engine.identity import Identity
-from monitoring.models import Authentication, Cluster, Engine, Job
+from monitoring.models import Authentication, Cluster, Engine, Job, QuerySource
 from monitoring.models.secret_field import SecretField
 from monitoring.reasons.columns import store
 
@@ -86,13 +86,15 @@ def watch(cluster: Cluster, *, watched: bool, actor: str, reason: str = "") -> N
 def remove(cluster: Cluster, *, actor: str, reason: str, now: datetime) -> bool:
     """Delete the cluster, or archive it if it has jobs. Return whether it is deleted.
 
-    An archived cluster keeps the history of its jobs, is not watched, and loses its secrets.
+    An archived cluster keeps the history of its jobs, is not watched, and loses its secrets. If other clusters see the
+    same query, its job moves to one of them with that cluster's next poll.
     """
     kept = Job.objects.filter(cluster=cluster).exists()
     audit.record(actor, "cluster.archive" if kept else "cluster.remove", _target(cluster), reason)
     if not kept:
         cluster.delete()
         return True
+    QuerySource.objects.filter(cluster=cluster).delete()
     cluster.enabled, cluster.disabled_reason, cluster.archived_at = False, reason, now
     cluster.token = cluster.password = cluster.client_key = cluster.zookeeper_password = ""
     _forget_silence(cluster)

@@ -79,6 +79,7 @@ from monitoring.models.saved_views import SavedView
 from monitoring.models.savepoints import CheckedState, Savepoint, SavepointOrigin, SavepointState
 from monitoring.models.selfwatch import Tick
 from monitoring.models.state_reads import StateRead, StateReadKind, StateReadState
+from monitoring.models.watched_queries import QuerySource, WatchedQuery
 
 __all__ = [
     "FINAL",
@@ -145,6 +146,7 @@ __all__ = [
     "PlacedProgram",
     "Program",
     "ProgramPart",
+    "QuerySource",
     "RefusedStart",
     "ReportedBatch",
     "ReportedRun",
@@ -174,5 +176,6 @@ __all__ = [
     "StepState",
     "Tick",
     "Verdict",
+    "WatchedQuery",
     "ZooKeeperAuthentication",
 ]

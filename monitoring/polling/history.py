@@ -40,6 +40,7 @@ class StoredCheckpoint:
     final: bool
     discarded: bool
     triggered_at: datetime
+    latest_ack_at: datetime | None
 
     @property
     def pending(self) -> bool:
@@ -64,7 +65,7 @@ class HistoryChanges:
 
 
 _MENTIONED = """
-SELECT c.id, c.run_id, c.checkpoint_id, c.status, c.final, c.discarded, c.triggered_at
+SELECT c.id, c.run_id, c.checkpoint_id, c.status, c.final, c.discarded, c.triggered_at, c.latest_ack_at
 FROM jsonb_to_recordset(%(rows)s::jsonb) AS mentioned (run_id bigint, checkpoint_id bigint)
 JOIN monitoring_checkpoint c ON c.run_id = mentioned.run_id AND c.checkpoint_id = mentioned.checkpoint_id
 """
@@ -85,8 +86,11 @@ def stored_checkpoints(runs: Iterable[StoredRun]) -> Stored:
     return {(row.run_id, row.checkpoint_id): row for row in rows}
 
 
-def reused(runs: Iterable[StoredRun], stored: Stored) -> set[int]:
-    """Return the keys of the runs whose checkpoint IDs started again: their engine job ID belongs to a new run now."""
+def reused(runs: Iterable[StoredRun], stored: Stored, ends_within: timedelta | None = None) -> set[int]:
+    """Return the keys of the runs whose checkpoint IDs started again: their engine job ID belongs to a new run now.
+
+    `ends_within`: sources with different clocks report one checkpoint, whose ends differ by at most this.
+    """
     return {
         each.run.pk
         for each in runs
@@ -94,7 +98,12 @@ def reused(runs: Iterable[StoredRun], stored: Stored) -> set[int]:
         for checkpoint_id, stats in each.observed.listed.items()
         if (row := stored.get((each.run.pk, checkpoint_id))) is not None
         and abs(row.triggered_at - stats.triggered_at) > _SAME_TRIGGER
+        and not (ends_within and _end_together(row.latest_ack_at, stats.totals.latest_ack_at, ends_within))
     }
+
+
+def _end_together(first: datetime | None, second: datetime | None, within: timedelta) -> bool:
+    return first is not None and second is not None and abs(first - second) <= within
 
 
 def write(runs: Iterable[StoredRun], stored: Stored, now: datetime) -> HistoryChanges:

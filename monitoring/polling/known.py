@@ -14,10 +14,11 @@ from datetime import datetime, timedelta
 from sys import intern
 
 from django.db import connection
+from django.db.models import OuterRef, Subquery
 
 from monitoring.engine.answers import DEFAULT_HISTORY, CheckpointStats, JobOverview
 from monitoring.engine.identity import Identity
-from monitoring.models import Cluster, RunState
+from monitoring.models import Checkpoint, Cluster, QuerySource, RunState
 from monitoring.polling.plan import PollSchedule, read_every_s
 from monitoring.polling.starts import NO_STARTS, Starts, starts_among
 
@@ -32,6 +33,7 @@ class KnownRun:
 
     `vertices`: IDs of its operators. `unfinished`: IDs of stored checkpoints that are pending or whose figures per
     subtask are not read yet. `in_progress`: the engine's number of pending checkpoints at the last read.
+    `elsewhere`: the run of a query whose job another cluster has, so the copy is of its QuerySource.
     """
 
     key: int
@@ -48,6 +50,7 @@ class KnownRun:
     missing: bool
     final_read_done: bool
     schedule: PollSchedule
+    elsewhere: bool = False
 
     @property
     def live(self) -> bool:
@@ -67,6 +70,11 @@ class KnownRun:
             return True
         asked_for = self.next_read_at is not None and self.next_read_at <= now
         return asked_for or self.schedule.polls_between(since, now)
+
+    @property
+    def is_expected(self) -> bool:
+        """Return whether the engine should list the run."""
+        return not self.elsewhere and (self.live or not self.final_read_done)
 
     @property
     def has_backlog(self) -> bool:
@@ -120,12 +128,12 @@ class KnownCluster:
 
         Then the poller first checks that it is still the same cluster.
         """
-        gone = any(job_id not in jobs for job_id, run in self.runs.items() if run.live)
+        gone = any(job_id not in jobs for job_id, run in self.runs.items() if run.live and not run.elsewhere)
         return gone or any(job_id not in self.runs and not self.starts.hide(job) for job_id, job in jobs.items())
 
     def expected(self) -> set[str]:
         """Return the engine job IDs of runs that the engine should list."""
-        return {job_id for job_id, run in self.runs.items() if run.live or not run.final_read_done}
+        return {job_id for job_id, run in self.runs.items() if run.is_expected}
 
 
 def recall(cluster: Cluster, remembered: KnownCluster | None, now: datetime) -> KnownCluster:
@@ -166,6 +174,8 @@ class Stored:
 
 def stored_of(cluster: Cluster, job_ids: AbstractSet[str]) -> Stored:
     runs = named_runs(cluster, job_ids)
+    if cluster.only_watched:
+        runs |= _seen_elsewhere(cluster, job_ids - runs.keys())
     return Stored(runs, starts_among(cluster, job_ids - runs.keys()))
 
 
@@ -182,7 +192,7 @@ def unread_runs(cluster: Cluster) -> dict[str, KnownRun]:
 
 # After a rename, two jobs may have a run with the same engine job ID: the later run counts.
 _STORED = """
-SELECT run.engine_job_id, run.id, job.name, run.state, run.moved_at,
+SELECT run.engine_job_id, run.id, {name}, run.state, run.moved_at,
        ARRAY(SELECT vertex ->> 'id' FROM jsonb_array_elements(run.vertices) vertex),
        run.checkpoint_config -> 'timeout' IS NOT NULL, run.restored_at, newest.checkpoint_id,
        ARRAY(SELECT checkpoint_id FROM monitoring_checkpoint WHERE run_id = run.id AND NOT final),
@@ -198,9 +208,18 @@ ORDER BY run.started_at
 """
 
 
+# The name of the job of a watched query may come from another cluster. This is the cluster's own name of it.
+_OWN_NAME = """coalesce((
+    SELECT source.name
+    FROM monitoring_querysource source JOIN monitoring_watchedquery query ON query.id = source.query_id
+    WHERE query.job_id = job.id AND source.cluster_id = job.cluster_id ORDER BY source.id DESC LIMIT 1
+), job.name)"""
+
+
 def _stored(cluster: Cluster, which: str, **given: list[str]) -> dict[str, KnownRun]:
     with connection.cursor() as cursor:
-        cursor.execute(_STORED.format(which=which), {"cluster": cluster.pk, **given})
+        name = _OWN_NAME if cluster.only_watched else "job.name"
+        cursor.execute(_STORED.format(which=which, name=name), {"cluster": cluster.pk, **given})
         return {row[0]: _known_run(cluster, *row) for row in cursor.fetchall()}
 
 
@@ -240,6 +259,35 @@ def _known_run(
         final_read_done=final_read_done,
         schedule=_poll_schedule(cluster, job_id, every_s),
     )
+
+
+def _seen_elsewhere(cluster: Cluster, job_ids: Collection[str]) -> dict[str, KnownRun]:
+    """Return runs of these IDs that this cluster also sees, but whose jobs other clusters have."""
+    newest = Checkpoint.objects.filter(run=OuterRef("query__job__current_run")).order_by("-checkpoint_id")
+    rows = QuerySource.objects.filter(cluster=cluster, engine_job_id__in=job_ids).exclude(query__job__cluster=cluster)
+    read = rows.annotate(newest=Subquery(newest.values("checkpoint_id")[:1]))
+    return {
+        each.engine_job_id: KnownRun(
+            key=0,
+            name=each.name,
+            state=each.state,
+            moved_at=each.moved_at,
+            vertices=(),
+            has_config=True,
+            restored_at=None,
+            newest_checkpoint=each.newest,
+            unfinished=frozenset(),
+            in_progress=0,
+            next_read_at=None,
+            missing=False,
+            final_read_done=True,
+            schedule=_poll_schedule(
+                cluster, each.engine_job_id, read_every_s(None, cluster.poll_interval_s, pending=False)
+            ),
+            elsewhere=True,
+        )
+        for each in read
+    }
 
 
 def _poll_schedule(cluster: Cluster, job_id: str, every_s: float) -> PollSchedule:

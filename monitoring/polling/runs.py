@@ -191,7 +191,7 @@ def create_missing(cluster: Cluster, observation: ClusterObservation, runs: Runs
     )
     if not new:
         return
-    jobs = _jobs(cluster, {job_name(run.job.name) for run in new})
+    jobs = jobs_of(cluster, {job_name(run.job.name) for run in new})
     numbers = dict(
         Run.objects.filter(job__in=jobs.values()).order_by().values_list("job_id").annotate(Max("number")).distinct()
     )
@@ -221,7 +221,8 @@ def move_checkpoints(runs: Runs) -> None:
             taken.update(run=each.run)
 
 
-def _jobs(cluster: Cluster, names: Collection[str]) -> dict[str, Job]:
+def jobs_of(cluster: Cluster, names: Collection[str]) -> dict[str, Job]:
+    """Return the cluster's jobs with these names, which are created if necessary."""
     jobs = {job.name: job for job in Job.objects.filter(cluster=cluster, name__in=names)}
     missing = [Job(cluster=cluster, name=name) for name in sorted(names) if name not in jobs]
     if missing:

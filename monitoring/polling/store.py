@@ -15,7 +15,7 @@ from monitoring.engine.evidence import EMPTY_HOLD_DOWN, HOLD_DOWN, Answered, NoA
 from monitoring.engine.identity import identity_of
 from monitoring.engine.versions import EngineVersion
 from monitoring.models import Cluster, Engine, Run
-from monitoring.polling import history, plan, runs
+from monitoring.polling import history, plan, runs, shared_queries
 from monitoring.polling.adoption import adopt_savepoints, mark_final
 from monitoring.polling.claim import Claim, ClaimLost, locked
 from monitoring.polling.known import KnownCluster, StoredAnswer, named_runs
@@ -135,9 +135,11 @@ def _failed(cluster: Cluster, why: Reason | str, now: datetime) -> None:
 def _answered(
     cluster: Cluster, answer: Answered, observation: ClusterObservation, now: datetime, polled_at: datetime
 ) -> tuple[Reason | None, KnownCluster]:
+    observation = shared_queries.settle(cluster, observation, now)
     found = runs.load(cluster, observation)
     stored = history.stored_checkpoints(found.named())
-    reused = history.reused(found.named(), stored) | runs.redeployed(found.named())
+    ends_within = shared_queries.CLOCKS_DIFFER if cluster.only_watched else None
+    reused = history.reused(found.named(), stored, ends_within) | runs.redeployed(found.named())
     runs.supersede(found, reused, now)
     runs.create_missing(cluster, observation, found, now)
     runs.move_checkpoints(found)
@@ -253,11 +255,7 @@ def _known(
     written = named_runs(cluster, {each.run.engine_job_id for each in found.stored})
     gone = {each.run.engine_job_id for each in found.stored} - written.keys()
     known = {**before.runs, **written}
-    kept = {
-        job_id: run
-        for job_id, run in known.items()
-        if job_id not in gone and (job_id in jobs or run.live or not run.final_read_done)
-    }
+    kept = {job_id: run for job_id, run in known.items() if job_id not in gone and (job_id in jobs or run.is_expected)}
     answers = {job_id: answer for job_id, answer in before.answers.items() if job_id in kept}
     for job_id in written:
         observed = observation.runs.get(job_id)

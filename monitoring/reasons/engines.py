@@ -87,6 +87,8 @@ class EngineReason(ReasonCode):
     NOT_LISTED = "engines.not-listed", _("The engine no longer lists the job, but still knows its id.")
     FIRST_SEEN = "engines.first-seen", _("Seen for the first time.")
     NAMED_AGAIN = "engines.named-again", _("The engine lists the job again, under the same id.")
+    SEEN_THROUGH = "engines.seen-through", _("The query is seen through {cluster} from now on.")
+    SEEN_AS_ANOTHER = "engines.seen-as-another", _("Another job has the query: Waymark also sees it in another way.")
     ENDED_AGAIN = "engines.ended-again", _("The job came back and ended again.")
     RESTARTED_FROM_CHECKPOINT = (
         "engines.restarted-from-checkpoint",

@@ -52,6 +52,12 @@ class JobOut(ModelSchema):
         fields = ("id", "name", "labels", "auto_restart", "automation_paused", "managed_elsewhere", "created_at")
 
 
+class JobDetailOut(JobOut):
+    sources: list[str] = Field(
+        description="The clusters that see a watched query, the leading one first. Empty for other jobs."
+    )
+
+
 class AutomationOut(ModelSchema):
     savepoint_schedule: str = Field(description="For example every 1 h. Empty: no schedule.")
     run_schedule: str = Field(description="For example at 03:00 every day (UTC). Empty: on request only.")

@@ -24,7 +24,8 @@ _JOB_OVERVIEW = ("name", "state", "start-time", "end-time", "last-modification")
 class JobOverview:
     """A job in the engine's list. `moved_at`: the time of its last change of status, by the engine's clock.
 
-    `started_at` is not the time of submission: a failover of the job manager sets it again.
+    `started_at` is not the time of submission: a failover of the job manager sets it again. `query_id`: of a watched
+    query, "" for other jobs.
     """
 
     id: str
@@ -33,6 +34,7 @@ class JobOverview:
     started_at: datetime
     ended_at: datetime | None
     moved_at: datetime | None = None
+    query_id: str = ""
     # The raw values of _JOB_OVERVIEW. If they are equal, the job has not changed.
     answer: tuple[object, ...] = field(default=(), compare=False, repr=False)
 
@@ -45,6 +47,7 @@ class JobOverview:
             started_at=fields.moment("start-time"),
             ended_at=fields.optional_moment("end-time"),
             moved_at=fields.optional_moment("last-modification"),
+            query_id=fields.optional_text("query-id"),
             answer=fields.raw_values(_JOB_OVERVIEW),
         )
 

@@ -38,7 +38,7 @@ def is_listed(run: ReportedRun, now: datetime) -> bool:
 
 
 def job_json(run: ReportedRun, now: datetime) -> Json:
-    """Return the entry of `/jobs/overview`."""
+    """Return the entry of `/jobs/overview`. `query-id` is not Flink's."""
     state, moved_at = _state(run, now)
     return {
         "jid": run.run_id,
@@ -47,6 +47,7 @@ def job_json(run: ReportedRun, now: datetime) -> Json:
         "start-time": _ms(run.started_at),
         "end-time": -1 if run.ended_at is None else max(_ms(run.ended_at), _ms(run.started_at)),
         "last-modification": _ms(moved_at),
+        "query-id": run.query_id,
     }
 
 

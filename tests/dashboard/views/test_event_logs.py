@@ -11,7 +11,8 @@ from django.test import Client
 from django.urls import reverse
 
 from monitoring.models import Checkpoint, Cluster, Discovery, Engine, Job, ReportedRun, RestartAttempt
-from tests.checkpointing.eventlogs.logs import EventLog, header, progress, started
+from tests.checkpointing.eventlogs.logs import QUERY, EventLog, header, progress, started
+from tests.checkpointing.watched.locations import Location
 from tests.dashboard.api.conftest import Caller, admin_api, caller_of
 from tests.dashboard.views.test_clusters import TYPED, errors
 from tests.dashboard.views.test_reported_queries import text_of
@@ -93,3 +94,18 @@ def test_the_command_and_the_api_add_a_directory(admin_api: Caller, state_root: 
     poll(2)
     found = admin_api.get(f"/checkpoints/{Checkpoint.objects.first().pk}").json()  # type: ignore[union-attr]
     assert found["progress"]["durationMs"]["commitOffsets"] == 30
+
+
+def test_the_page_and_the_api_name_all_clusters_that_see_the_query(
+    admin: Client, admin_api: Caller, state_root: Path
+) -> None:
+    query = Location(state_root / "locations/orders", QUERY, start_ms=round(time.time() * 1000) - 9_000).run(0, 1)
+    assert query.id
+    write(state_root / "logs")
+    for name, discovery in (("logs", Discovery.EVENT_LOG), ("locations", Discovery.DIRECTORY)):
+        Cluster.objects.create(name=name, discovery=discovery, rest_url=f"{state_root}/{name}")
+    poll(3)
+    job = Job.objects.select_related("cluster").get()
+    assert job.cluster.name == "logs"
+    assert "also seen through locations" in text_of(admin.get(reverse("job", args=[job.pk])))
+    assert admin_api.get(f"/jobs/{job.pk}").json()["sources"] == ["logs", "locations"]

@@ -60,6 +60,17 @@ class Refusal(Enum):
         "imports.in-use",
         _("{location} changed while it was read: a query still runs there. Stop it, and import the location again."),
     )
+    OF_ANOTHER_QUERY = (
+        "imports.of-another-query",
+        _("{location} belongs to another query now: its checkpoint was deleted, or replaced by another one."),
+    )
+    TOO_FAST = (
+        "imports.too-fast",
+        _(
+            "{location}: Spark replaced or removed files while they were copied, {count} times in a row. "
+            "Increase spark.sql.streaming.minBatchesToRetain of the query, or try again later."
+        ),
+    )
     CONTINUED = (
         "imports.continued",
         _(

@@ -118,6 +118,21 @@ class Refusal(Enum):
         _("More than {most} checkpoint locations were found. The others are not monitored: choose a lower directory."),
     )
 
+    NOT_SAVED = "watched.not-saved", _("{location} was not saved to {target}: {error}")
+    COPY_STOPPED = (
+        "watched.copy-stopped",
+        _("{location} was not saved: its copy was interrupted {count} times, because workers were stopped."),
+    )
+    TARGET_NOT_ALLOWED = (
+        "watched.target-not-allowed",
+        _("{target} is not below a directory of WAYMARK_STATE_ROOTS, so Waymark does not write there."),
+    )
+    TARGET_INSIDE = (
+        "watched.target-inside",
+        _("{target} is in the watched directory {root}. Waymark never writes there: choose another directory."),
+    )
+    TARGET_MISSING = "watched.target-missing", _("{target} is not a directory. Is its storage mounted?")
+
     UNKNOWN_KEY_NEAR = "keys.unknown-near", _("{key}: a PySpark job has no such key; the most similar key is {near}")
     UNKNOWN_KEY = "keys.unknown", _("{key}: a PySpark job has no such key; the keys are {keys}")
 

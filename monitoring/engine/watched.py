@@ -1,4 +1,7 @@
-"""The transport for a directory of checkpoint locations: it answers Flink's paths from files, and refuses each command.
+"""The transport for a directory of checkpoint locations: it answers Flink's paths from files.
+
+Its only command takes a savepoint, if there is a directory for them. It stores a LocationCopy, from which the copy is
+made (monitoring.savepoints.copies).
 
 The scan is a value that the caller stores with the cluster's row, so that another worker continues it. What was read of
 a query is kept in memory only, and is read again within two polls.
@@ -13,6 +16,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -23,9 +27,11 @@ from checkpointing.storage.files import Files
 from checkpointing.watched import Found, Query, Scan, Vanished, advance, answers, polled
 from checkpointing.watched.scanning import location_of
 from monitoring.engine.connection import Connection
+from monitoring.engine.database_thread import in_database_thread
 from monitoring.engine.errors import NotFound, NotReady, Refused, RequestNotSent, RootUnreadable
 from monitoring.engine.transport import Answer
 from monitoring.engine.versions import WATCHED
+from monitoring.models import CopyState, LocationCopy
 from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.reason import Reason, from_json
 from monitoring.reasons.refusals import RefusalReason, reason_of
@@ -39,6 +45,7 @@ STEP_S = 3.0
 # How many calls to one storage may hang before Waymark sends no more.
 HANGING = 4
 _JOB = re.compile(r"/jobs/([0-9a-f]{32})(/.*)?")
+_SAVEPOINT = re.compile(r"/jobs/([0-9a-f]{32})/savepoints(?:/(\w+))?")
 _DETAILS = re.compile(r"/checkpoints/details/(\d{1,18})")
 
 
@@ -47,12 +54,18 @@ class WatchedTransport:
 
     def __init__(self, connection: Connection, clock: Clock | None = None, files: Files | None = None) -> None:
         self._root = connection.url
+        self._saves_to = connection.saves_to
+        self._saves_for = connection.saves_for
         self._clock = clock or SystemClock()
         self._files = files
         self._queries: dict[str, Query] = {}
         self._hanging = 0
         self._limit_s = connection.request_limit_s
         self.scan = Scan.from_row(connection.scan)
+
+    @property
+    def _refusal(self) -> Reason:
+        return EngineReason.ONLY_SAVED() if self._saves_to else EngineReason.ONLY_WATCHED()
 
     @property
     def scan(self) -> Scan:
@@ -84,10 +97,18 @@ class WatchedTransport:
         Raises:
             EngineError: with the reason. Commands raise Refused.
         """
-        if method != "GET":
-            raise Refused(405, EngineReason.ONLY_WATCHED())
+        savepoint = _SAVEPOINT.fullmatch(path) if self._saves_to else None
+        if method != "GET" and (savepoint is None or savepoint[2]):
+            raise Refused(405, self._refusal)
         self._limit_s = limit_s
-        return Answer(200, {}, json.dumps(await self._answer(path)).encode())
+        if savepoint is None:
+            return Answer(200, {}, json.dumps(await self._answer(path)).encode())
+        if method == "GET":
+            copy = await in_database_thread(lambda: _copy_of(savepoint[1], savepoint[2]))
+            return Answer(200, {}, json.dumps(_copy_json(copy)).encode())
+        trigger_id = json.loads(content or b"{}")["triggerId"]
+        await in_database_thread(partial(self._request_copy, savepoint[1], trigger_id))
+        return Answer(202, {}, json.dumps({"request-id": trigger_id}).encode())
 
     async def close(self) -> None:
         """Do nothing: there is no connection."""
@@ -127,11 +148,7 @@ class WatchedTransport:
         return {"jobs": jobs}
 
     async def _of_job(self, query_id: str, rest: str) -> Any:
-        path = self._paths.get(query_id)
-        if path is None:
-            if self.scan.passes == 0:
-                raise NotReady(EngineReason.NOT_SCANNED_YET(root=self._root))
-            raise NotFound(EngineReason.LOCATION_UNKNOWN(query=query_id))
+        path = self._path_of(query_id)
         if rest == "/checkpoints":
             return answers.checkpoints_json(await self._poll(path, query_id))
         query, found = self._queries.get(query_id), self.scan.found[path]
@@ -146,6 +163,20 @@ class WatchedTransport:
         if batch is None:
             raise NotFound(EngineReason.ONLY_WATCHED())
         return batch
+
+    def _path_of(self, query_id: str) -> str:
+        path = self._paths.get(query_id)
+        if path is None:
+            if self.scan.passes == 0:
+                raise NotReady(EngineReason.NOT_SCANNED_YET(root=self._root))
+            raise NotFound(EngineReason.LOCATION_UNKNOWN(query=query_id))
+        return path
+
+    def _request_copy(self, query_id: str, trigger_id: str) -> None:
+        """Store the request, unless an earlier one has its trigger ID."""
+        place = {"location": location_of(self._root, self._path_of(query_id)), "target": self._saves_to}
+        values = {"cluster_id": self._saves_for, "query_id": query_id, **place}
+        LocationCopy.objects.get_or_create(trigger_id=trigger_id, defaults=values)
 
     async def _poll(self, path: str, query_id: str) -> Query:
         files, now_ms = self._open(), self._clock.now_ms()
@@ -223,3 +254,22 @@ class WatchedTransport:
     def _in_loop(loop: asyncio.AbstractEventLoop, work: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # the loop was closed meanwhile
             loop.call_soon_threadsafe(work)
+
+
+def _copy_of(query_id: str, trigger_id: str) -> LocationCopy:
+    copy = LocationCopy.objects.filter(query_id=query_id, trigger_id=trigger_id).first()
+    if copy is None:
+        raise NotFound(EngineReason.NO_SUCH_COPY(trigger=trigger_id))
+    return copy
+
+
+def _copy_json(copy: LocationCopy) -> dict[str, Any]:
+    """Return what Flink answers about a savepoint. `refusal` is not Flink's."""
+    match copy.state:
+        case CopyState.COMPLETED:
+            return {"status": {"id": "COMPLETED"}, "operation": {"location": copy.path}}
+        case CopyState.FAILED:
+            reason = copy.failure_value
+            cause = {"class": "", "stack-trace": copy.failure, "refusal": reason.as_json() if reason else None}
+            return {"status": {"id": "COMPLETED"}, "operation": {"failure-cause": cause}}
+    return {"status": {"id": "IN_PROGRESS"}}

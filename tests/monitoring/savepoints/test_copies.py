@@ -12,6 +12,7 @@ import threading
 import uuid
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,10 @@ from monitoring.savepoints.request import SavepointDeferred, request_savepoint
 from monitoring.savepoints.retention_actions import dispose
 from monitoring.savepoints.schedule import set_schedule
 from monitoring.savepoints.timetable import Every
+from tests.checkpointing.coordinator.sigkill import is_killed_at
 from tests.checkpointing.spark.recordings import unpacked
 from tests.checkpointing.spark.test_imported import fingerprint
+from tests.profile import PROFILE
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -290,6 +293,35 @@ def test_a_killed_worker_leaves_no_half_savepoint_and_another_one_finishes(
     assert (copy.state, copy.tries) == (CopyState.COMPLETED, 2)
     assert [str(path) for path in target.iterdir()] == [copy.path]
     assert verify(copy.path, deep=True).batches == {"": 4}
+    assert fingerprint(root) == before
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+def test_a_worker_killed_at_any_change_of_the_disk_leaves_no_half_savepoint(
+    savepoint: Savepoint, root: Path, target: Path, now: datetime
+) -> None:
+    before = fingerprint(root)
+    copy = requested(savepoint)
+    step, was_killed = 0, True
+    while was_killed:
+        connection.close()
+        LocationCopy.objects.update(state=CopyState.QUEUED, tries=0, claimed_until=None, path="", ended_at=None)
+        copy.refresh_from_db()
+        assert copies._claim(copy, now)
+        connection.close()
+        was_killed = is_killed_at(step, target, partial(copies._make, copy))
+        for left in target.glob("*/_metadata"):
+            assert verify(str(left.parent), deep=True)
+        if was_killed:
+            [ended] = take_up(now + 2 * CLAIM)
+            assert ended.wait(60)
+        copy.refresh_from_db()
+        assert [str(path) for path in target.iterdir()] == [copy.path], step
+        assert verify(copy.path, deep=True).batches == {"": 4}
+        shutil.rmtree(copy.path)
+        step += PROFILE.kill_every
+    assert step > 40
     assert fingerprint(root) == before
 
 

@@ -75,7 +75,8 @@ async def probe(client: FlinkClient, now: Now) -> Found:
     """Return the engine that answers. Raise EngineError if its overview or list of jobs is not like Flink's."""
     overview = await client.overview()
     if client.watched is not None:
-        return _found_queries(overview, await client.jobs_overview(), client.watched)
+        jobs = await client.jobs_overview()
+        return _found_queries(overview, jobs, client.watched, await client.watched.target_problem())
     jobs, web, manager = await asyncio.gather(
         client.jobs_overview(), _or_none(client.web_config()), _or_none(client.manager_config())
     )
@@ -117,9 +118,12 @@ def _found(
     )
 
 
-def _found_queries(overview: Overview, jobs: tuple[JobOverview, ...], watched: WatchedTransport) -> Found:
-    continues = EngineReason.SCAN_CONTINUES() if watched.scan.passes == 0 else ""
-    remarks = tuple(each for each in (watched.problem, continues) if isinstance(each, Reason))
+def _found_queries(
+    overview: Overview, jobs: tuple[JobOverview, ...], watched: WatchedTransport, target_problem: Reason | None
+) -> Found:
+    continues = EngineReason.SCAN_CONTINUES() if watched.scan.passes == 0 else None
+    said = (watched.problem, continues, target_problem)
+    remarks = tuple(each for each in said if isinstance(each, Reason))
     return replace(_found(overview, jobs, None, None, None), remarks=remarks)
 
 

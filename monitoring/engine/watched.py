@@ -18,11 +18,12 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any, TypeVar
 
 from checkpointing.clock import Clock, SystemClock
 from checkpointing.daemon_threads import in_daemon_thread
-from checkpointing.storage import StorageError, canonical, files_for
+from checkpointing.storage import StorageError, canonical, files_for, is_local
 from checkpointing.storage.files import Files
 from checkpointing.watched import Found, Query, Scan, Vanished, advance, answers, polled
 from checkpointing.watched.scanning import location_of
@@ -45,7 +46,7 @@ STEP_S = 3.0
 # How many calls to one storage may hang before Waymark sends no more.
 HANGING = 4
 _JOB = re.compile(r"/jobs/([0-9a-f]{32})(/.*)?")
-_SAVEPOINT = re.compile(r"/jobs/([0-9a-f]{32})/savepoints(?:/(\w+))?")
+_SAVEPOINT = re.compile(r"/jobs/([0-9a-f]{32})/savepoints(?:/([0-9a-f]{32}))?")
 _DETAILS = re.compile(r"/checkpoints/details/(\d{1,18})")
 
 
@@ -97,8 +98,8 @@ class WatchedTransport:
         Raises:
             EngineError: with the reason. Commands raise Refused.
         """
-        savepoint = _SAVEPOINT.fullmatch(path) if self._saves_to else None
-        if method != "GET" and (savepoint is None or savepoint[2]):
+        savepoint = _SAVEPOINT.fullmatch(path)
+        if method != "GET" and (savepoint is None or savepoint[2] or not self._saves_to):
             raise Refused(405, self._refusal)
         self._limit_s = limit_s
         if savepoint is None:
@@ -109,6 +110,14 @@ class WatchedTransport:
         trigger_id = json.loads(content or b"{}")["triggerId"]
         await in_database_thread(partial(self._request_copy, savepoint[1], trigger_id))
         return Answer(202, {}, json.dumps({"request-id": trigger_id}).encode())
+
+    async def target_problem(self) -> Reason | None:
+        """Return why savepoints cannot be stored, None if there is no reason or it is not known before."""
+        target = self._saves_to
+        if not target or not is_local(target) or await self._run(Path(target).is_dir):
+            return None
+        missing: Reason = RefusalReason.TARGET_MISSING(target=target)
+        return missing
 
     async def close(self) -> None:
         """Do nothing: there is no connection."""

@@ -63,10 +63,12 @@ class SparkLocation:
     def check_same_query(self) -> None:
         """Raise ImportRefused if another query, or another copy of this one, was put there since `find_running`.
 
-        Spark never writes a commit twice.
+        Spark never writes a commit twice. It removes commits in their order when there are many newer ones.
         """
-        commit = self.files.entries(f"{self.location}/commits").get(str(self.batch))
-        if commit != self.commit or _query_id(self.read("metadata"), self.location) != self.query_id:
+        commits = _entries(self.files, f"{self.location}/commits")
+        is_cleaned = min(committed_batches(commits), default=-1) > self.batch
+        is_same = is_cleaned or commits.get(str(self.batch)) == self.commit
+        if not is_same or _query_id(self.read("metadata"), self.location) != self.query_id:
             raise in_use(self.location)
 
     @property

@@ -141,15 +141,17 @@ def _run(copy: LocationCopy, ended: threading.Event) -> None:
 
 @contextmanager
 def _renewed(copy: LocationCopy) -> Iterator[None]:
+    """Renew the claim in a thread, at once and until the block ends."""
     over = threading.Event()
 
     def renew() -> None:
         try:
-            while not over.wait(RENEW_S):
+            while not over.is_set():
                 try:
                     _ours(copy).update(claimed_until=clock.now() + CLAIM)
                 except DatabaseError as error:
                     log.warning("the claim on the copy of %s was not renewed: %s", copy.location, error)
+                over.wait(RENEW_S)
         finally:
             connection.close()
 

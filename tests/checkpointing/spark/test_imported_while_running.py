@@ -13,14 +13,16 @@ import pytest
 
 from checkpointing.checkpoint_location.layout import IncompleteBatch, check_source_logs
 from checkpointing.clock import ManualClock
+from checkpointing.ids import new_id
 from checkpointing.model.checkpoint import CompletedCheckpoint
 from checkpointing.spark.imported import ATTEMPTS, import_savepoint, stage_running
 from checkpointing.spark.restore import Snapshot, restore_query
 from checkpointing.spark.spark_location import UNNAMED, ImportRefused, find_running
-from checkpointing.storage import FileCheckpointStorage, verify
+from checkpointing.storage import FileCheckpointStorage, files_for, local_copy, verify
 from checkpointing.storage.files import LocalFiles
 from tests.checkpointing.spark.recordings import RECORDINGS, Recording, unpacked
 from tests.checkpointing.spark.test_imported import fingerprint, newest_batch
+from tests.storage_servers import StorageServer
 
 
 @pytest.fixture
@@ -33,15 +35,19 @@ def query_id(recording: Recording) -> str:
 
 
 def saved(recording: Recording, target: Path, files: LocalFiles | None = None) -> CompletedCheckpoint:
+    return saved_at(str(recording.location), query_id(recording), str(target), files)
+
+
+def saved_at(location: str, query: str, target: str, files: LocalFiles | None = None) -> CompletedCheckpoint:
     with tempfile.TemporaryDirectory() as scratch:
         made = import_savepoint(
-            {UNNAMED: str(recording.location)},
+            {UNNAMED: location},
             lambda job_id: FileCheckpointStorage(None, job_id),
-            str(target),
+            target,
             "",
             ManualClock(),
             Path(scratch),
-            stage=partial(stage_running, query_id=query_id(recording), files=files),
+            stage=partial(stage_running, query_id=query, files=files),
         )
     return verify(made.location, deep=True)
 
@@ -88,6 +94,21 @@ def test_a_file_that_spark_removes_meanwhile_leads_to_a_newer_batch(count: Recor
     batch = newest_batch(count)
     files = MovingFiles(f"commits/{batch}", Path.unlink)
     assert saved(count, tmp_path / "savepoints", files).batches == {UNNAMED: batch - 1}
+    assert files.left == 0
+
+
+def test_a_batch_that_spark_has_cleaned_up_after_its_copy_is_complete(count: Recording, tmp_path: Path) -> None:
+    """Many batches were committed during a long copy of the large files, which are copied last."""
+
+    def continues(_: Path) -> None:
+        for log in ("offsets", "commits"):
+            shutil.rmtree(count.location / log)
+            (count.location / log).mkdir()
+            (count.location / log / "200").write_text("v1\n{}")
+
+    largest = max(find_running(str(count.location)).selected, key=lambda file: file.size)
+    files = MovingFiles(largest.path, continues)
+    assert saved(count, tmp_path / "savepoints", files).batches == {UNNAMED: 4}
     assert files.left == 0
 
 
@@ -150,6 +171,21 @@ def test_a_snapshot_that_was_written_again_meanwhile_is_copied_with_its_own_file
         saved(count, tmp_path / "savepoints", MovingFiles(zipped, damage))
     assert refused.value.code == "imports.batch-incomplete"
     assert not list(tmp_path.glob("savepoints/*"))
+
+
+def test_a_query_on_an_object_store_is_saved_there(
+    count: Recording, s3: StorageServer, admitted: Callable[[StorageServer], None], tmp_path: Path
+) -> None:
+    admitted(s3)
+    remote = f"{s3.root}/{new_id()}"
+    files = files_for(remote)
+    for path in count.location.rglob("*"):
+        if path.is_file():
+            files.put(path, f"{remote}/lake/{path.relative_to(count.location)}")
+    checkpoint = saved_at(f"{remote}/lake", query_id(count), f"{remote}/savepoints")
+    assert checkpoint.location.startswith(f"{remote}/savepoints/savepoint-")
+    snapshot = Snapshot(local_copy(checkpoint, tmp_path / "copy")).named(["words"])
+    assert restore_query(snapshot, "words", count.plan.vertices, tmp_path / "restored") == newest_batch(count)
 
 
 def test_symbolic_links_are_not_followed(count: Recording, tmp_path: Path) -> None:

@@ -80,9 +80,11 @@ def apply_retention() -> CycleReport | None:
 
     from monitoring.notify.forgetting import forget_old
     from monitoring.programs import discard_unused
+    from monitoring.savepoints.copies import forget_ended
     from monitoring.savepoints.retention_actions import apply_retention
 
     now = clock.now()
+    forget_ended(now)
     counts = (
         (apply_retention(now), WorkReason.SAVEPOINTS_COUNTED),
         (forget_old(now, settings.MESSAGES_KEPT), WorkReason.MESSAGES),

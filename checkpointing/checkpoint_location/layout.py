@@ -140,6 +140,34 @@ def _sources(listing: Listing) -> Iterator[BatchFile]:
                 yield _log_file(listing, f"{directory}/{name}", Owner(VertexKind.SOURCE, int(index)))
 
 
+def check_source_logs(listing: Listing, offsets: bytes) -> None:
+    """Check that the logs of file sources have every entry that a restart needs. Raise IncompleteBatch.
+
+    The listing of a running query's files may lack some, because Spark compacts a log meanwhile. `offsets` is the
+    content of the batch's `offsets/N`. Other sources have logs that only they can read.
+    """
+    for source, text in source_positions(offsets).items():
+        position = _log_offset(text)
+        if position is None:
+            continue
+        prefix = f"sources/{source}/"
+        names = {path.removeprefix(prefix) for path in listing if path.startswith(prefix)}
+        numbers = [int(name.partition(".")[0]) for name in names if _LOG_ENTRY.fullmatch(name)]
+        last = max(numbers, default=-1)
+        if last < position or entries_up_to(names, last) is None:
+            raise IncompleteBatch(f"{prefix} lacks entries up to {max(last, position)}")
+
+
+def _log_offset(text: str) -> int | None:
+    """Return the number of the last entry that was read, from the offsets of a file source; None for another one."""
+    try:
+        offset = json.loads(text)
+    except ValueError:
+        return None
+    found = offset.get("logOffset") if isinstance(offset, dict) else None
+    return found if isinstance(found, int) else None
+
+
 def _log_file(listing: Listing, path: str, owner: Owner) -> BatchFile:
     """Return a file of a source's or a sink's log. A compacted file grows with all that was ever read or written."""
     return BatchFile(path, listing[path], owner, immutable=path.endswith(_COMPACTED))

@@ -60,6 +60,17 @@ class Refusal(Enum):
         "imports.in-use",
         _("{location} changed while it was read: a query still runs there. Stop it, and import the location again."),
     )
+    OF_ANOTHER_QUERY = (
+        "imports.of-another-query",
+        _("{location} belongs to another query now: its checkpoint was deleted, or replaced by another one."),
+    )
+    TOO_FAST = (
+        "imports.too-fast",
+        _(
+            "{location}: Spark replaced or removed files while they were copied, {count} times in a row. "
+            "Increase spark.sql.streaming.minBatchesToRetain of the query, or try again later."
+        ),
+    )
     CONTINUED = (
         "imports.continued",
         _(
@@ -116,6 +127,20 @@ class Refusal(Enum):
         "watched.too-many-logs",
         _("The directory has more than {most} event logs of the last {days} days. The oldest are not read."),
     )
+    NOT_SAVED = "watched.not-saved", _("{location} was not saved to {target}: {error}")
+    COPY_STOPPED = (
+        "watched.copy-stopped",
+        _("{location} was not saved: its copy was interrupted {count} times, because workers were stopped."),
+    )
+    TARGET_NOT_ALLOWED = (
+        "watched.target-not-allowed",
+        _("{target} is not below a directory of WAYMARK_STATE_ROOTS, so Waymark does not write there."),
+    )
+    TARGET_INSIDE = (
+        "watched.target-inside",
+        _("{target} is in the watched directory {root}. Waymark never writes there: choose another directory."),
+    )
+    TARGET_MISSING = "watched.target-missing", _("{target} is not a directory. Is its storage mounted?")
 
     UNKNOWN_KEY_NEAR = "keys.unknown-near", _("{key}: a PySpark job has no such key; the most similar key is {near}")
     UNKNOWN_KEY = "keys.unknown", _("{key}: a PySpark job has no such key; the keys are {keys}")

@@ -97,8 +97,11 @@ def _verified(directory: str) -> CompletedCheckpoint:
 
 
 def _is_same(entry_class: str, other: str) -> bool:
-    """Return whether both entry classes name the same program, as `wordcount:main` and `wordcount.py:main` do."""
-    return entry_class.replace(".py:", ":") == other.replace(".py:", ":")
+    """Return whether both entry classes name the same program, as `wordcount:main` and `wordcount.py:main` do.
+
+    The program of a savepoint of a watched query is not known.
+    """
+    return other == "" or entry_class.replace(".py:", ":") == other.replace(".py:", ":")
 
 
 class SavepointHandlers:

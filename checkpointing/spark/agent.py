@@ -34,7 +34,7 @@ from checkpointing.checkpoint_location.file_store import FileChecksums
 from checkpointing.checkpoint_location.layout import IncompleteBatch
 from checkpointing.clock import Clock
 from checkpointing.model.messages import Channel, CheckpointKind, SubtaskMetrics, TriggerCheckpoint, VertexKind
-from checkpointing.spark.plan import QueryPlan
+from checkpointing.spark.query_plan import QueryPlan
 from checkpointing.spark.snapshot import DurableSubtask, PoolLedger, SnapshotWriter
 from checkpointing.spark.staging import QueryFiles, StagedBatch, stage
 from checkpointing.spark.task_metrics import BatchFigures, Wait, subtask_metrics

@@ -5,10 +5,13 @@ Waymark only reads a location. It copies each file, so that later writes of a jo
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from checkpointing.checkpoint_location.checksums import check_file
 from checkpointing.checkpoint_location.file_store import FileChecksums
+from checkpointing.checkpoint_location.layout import IncompleteBatch, check_source_logs, select_batch
 from checkpointing.clock import Clock
 from checkpointing.ids import stable_id
 from checkpointing.model.checkpoint import (
@@ -19,13 +22,104 @@ from checkpointing.model.checkpoint import (
     SubtaskState,
 )
 from checkpointing.model.messages import CheckpointKind, SubtaskMetrics, TriggerCheckpoint, Vertex, VertexKind
-from checkpointing.spark.plan import QueryPlan, vertex_id
+from checkpointing.model.refusals import Refusal
+from checkpointing.spark.query_plan import QueryPlan, vertex_id
 from checkpointing.spark.snapshot import DurableSubtask, PoolLedger, SnapshotWriter
-from checkpointing.spark.spark_location import SparkLocation, find, in_use
+from checkpointing.spark.spark_location import ImportRefused, SparkLocation, find, find_running, in_use
 from checkpointing.spark.staging import QueryFiles, StagedBatch, file_name
 from checkpointing.storage.checkpoint_storage import FileCheckpointStorage
+from checkpointing.storage.files import Files
 
+# How often the copy of a running query's files begins again.
+ATTEMPTS = 5
 _SHA256 = "0" * 64
+_CHANGED = {refusal.value[0] for refusal in (Refusal.IN_USE, Refusal.BATCH_INCOMPLETE)}
+# Copies a query's files for a restart. The arguments: the query's name, its location, and a directory for the copy.
+Stage = Callable[[str, str, Path], tuple[SparkLocation, StagedBatch]]
+
+
+def stage_location(query: str, location: str, scratch: Path) -> tuple[SparkLocation, StagedBatch]:
+    """Copy the files for a restart after the location's newest committed batch into `scratch`. Raise ImportRefused.
+
+    No query may be running there.
+    """
+    found = find(location)
+    staged = _copied(query, found, scratch)
+    found.check_unchanged()
+    return found, staged
+
+
+def stage_running(
+    query: str, location: str, scratch: Path, *, query_id: str, files: Files | None = None
+) -> tuple[SparkLocation, StagedBatch]:
+    """Copy the files for a restart after the newest committed batch, although the query may be running.
+
+    If Spark removes or replaces files meanwhile, begin again with the batch that is the newest one then.
+
+    Args:
+        query_id: the query that must be there, as in Spark's `metadata`.
+        files: replace what the location would open.
+
+    Raises:
+        ImportRefused: the location cannot be used, belongs to another query, or changes too fast.
+        OSError: storage fails.
+    """
+    problem = in_use(location)
+    for attempt in range(ATTEMPTS):
+        target = scratch / str(attempt)
+        try:
+            return _copied_running(query, location, target, query_id, files)
+        except ImportRefused as refused:
+            if refused.code not in _CHANGED:
+                raise
+            problem = refused
+        except FileNotFoundError:
+            problem = in_use(location)
+        shutil.rmtree(target, ignore_errors=True)
+    if problem.code == Refusal.BATCH_INCOMPLETE.value[0]:
+        raise problem
+    raise ImportRefused(Refusal.TOO_FAST, location=location, count=ATTEMPTS) from problem
+
+
+def _copied_running(
+    query: str, location: str, target: Path, query_id: str, files: Files | None
+) -> tuple[SparkLocation, StagedBatch]:
+    found = find_running(location, files)
+    if found.query_id != query_id:
+        raise ImportRefused(Refusal.OF_ANOTHER_QUERY, location=found.location)
+    staged = _copied(query, found, target)
+    try:
+        _check_copy(found, target)
+    except (IncompleteBatch, ValueError) as error:
+        where, batch = found.location, found.batch
+        raise ImportRefused(Refusal.BATCH_INCOMPLETE, location=where, batch=batch, what=str(error)) from error
+    found.check_same_query()
+    return found, staged
+
+
+def _copied(query: str, found: SparkLocation, scratch: Path) -> StagedBatch:
+    try:
+        # Small files first: Spark removes logs and changes of state sooner than the large files of snapshots.
+        for file in sorted(found.selected, key=lambda file: file.size):
+            target = scratch / file_name(file.path)
+            found.files.get(f"{found.location}/{file.path}", target, _SHA256)
+            if target.stat().st_size != file.size:
+                raise in_use(found.location)
+        plan = _plan(query, found)
+    except FileNotFoundError as error:
+        raise in_use(found.location) from error
+    return StagedBatch(QueryFiles(plan, scratch, None), found.batch, found.selected, scratch)
+
+
+def _check_copy(found: SparkLocation, copy: Path) -> None:
+    """Check that the copy is complete by itself: Spark may have replaced a file by another one of the same size."""
+    listing = {str(path.relative_to(copy)): path.stat().st_size for path in copy.rglob("*") if path.is_file()}
+    selected = select_batch(listing, found.batch, lambda path: (copy / path).read_bytes())
+    if {file.path for file in selected} != {file.path for file in found.selected}:
+        raise in_use(found.location)
+    check_source_logs(listing, (copy / "offsets" / str(found.batch)).read_bytes())
+    for file in selected:
+        check_file(copy, file.path)
 
 
 def import_savepoint(
@@ -35,15 +129,19 @@ def import_savepoint(
     entry_class: str,
     clock: Clock,
     scratch: Path,
+    *,
+    stage: Stage = stage_location,
+    job_name: str = "imported",
 ) -> CompletedCheckpoint:
     """Copy the newest committed batch of each location into one new savepoint below `directory`.
 
     Args:
-        locations: the checkpoint location of each query, by the query's name; or one of `restore.UNNAMED`.
+        locations: the checkpoint location of each query, by the query's name; or one of UNNAMED.
         storage_of: the storage of a job, by the job's id. The savepoint gets an ID that no job has. It is the same for
         each import of the same queries, so they get batch numbers of one family (decision 132).
-        entry_class: the program that the savepoint is for.
+        entry_class: the program that the savepoint is for, "" if it is not known.
         scratch: an empty directory for temporary files. Its content is not needed afterwards.
+        stage: copies a location: `stage_location`, or `stage_running` with its arguments.
 
     Raises:
         ImportRefused: a location cannot be used.
@@ -51,8 +149,7 @@ def import_savepoint(
     """
     started = clock.now_ms()
     imported = [
-        stage_location(query, location, scratch / str(number))
-        for number, (query, location) in enumerate(locations.items())
+        stage(query, location, scratch / str(number)) for number, (query, location) in enumerate(locations.items())
     ]
     staged = [batch for _, batch in imported]
     job_id = stable_id("import", *sorted(found.query_id for found, _ in imported))
@@ -63,7 +160,7 @@ def import_savepoint(
         operators = [operator for each in staged for operator in _written(each, trigger)]
         checkpoint = CompletedCheckpoint(
             job_id=job_id,
-            job_name="imported",
+            job_name=job_name,
             entry_class=entry_class,
             checkpoint_id=1,
             properties=CheckpointProperties(CheckpointKind.SAVEPOINT, RetentionPolicy.RETAIN_ON_CANCELLATION),
@@ -81,22 +178,6 @@ def import_savepoint(
         storage.discard_location(place)
         raise
     return checkpoint
-
-
-def stage_location(query: str, location: str, scratch: Path) -> tuple[SparkLocation, StagedBatch]:
-    """Copy the files for a restart after the location's newest committed batch into `scratch`. Raise ImportRefused."""
-    found = find(location)
-    try:
-        for file in found.selected:
-            target = scratch / file_name(file.path)
-            found.files.get(f"{found.location}/{file.path}", target, _SHA256)
-            if target.stat().st_size != file.size:
-                raise in_use(found.location)
-        plan = _plan(query, found)
-    except FileNotFoundError as error:
-        raise in_use(found.location) from error
-    found.check_unchanged()
-    return found, StagedBatch(QueryFiles(plan, scratch, None), found.batch, found.selected, scratch)
 
 
 def _plan(query: str, found: SparkLocation) -> QueryPlan:

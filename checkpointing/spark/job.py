@@ -23,6 +23,7 @@ from checkpointing.model.messages import Vertex
 from checkpointing.sinks.context import SinkContext, set_current
 from checkpointing.sinks.lineage import Lineage
 from checkpointing.spark.channels import QueryEnds, find_channels
+from checkpointing.spark.executor_uploads import ExecutorUploads
 from checkpointing.spark.lost_input import check_input_exists
 from checkpointing.spark.plan import (
     explain,
@@ -57,7 +58,7 @@ from checkpointing.spark.starting_state import (
 )
 from checkpointing.spark.state_schema import check_state_fits
 from checkpointing.spark.timelines import begin_timeline
-from checkpointing.spark.uploads import ExecutorUploads, Uploads
+from checkpointing.spark.uploads import Uploads
 from checkpointing.spark_internals import activate
 
 if TYPE_CHECKING:

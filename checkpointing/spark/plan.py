@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from checkpointing.checkpoint_location.layout import Owner
-from checkpointing.ids import stable_id
 from checkpointing.model.messages import AfterRestore, Vertex, VertexKind
 from checkpointing.spark.program import ProgramError
+from checkpointing.spark.query_plan import QueryPlan, vertex_id
 from checkpointing.spark_internals import (
     PYTHON_SQL_UTILS,
     frame_of,
@@ -70,28 +69,6 @@ class Sink:
     repeats_numbers: bool = False
 
 
-@dataclass(frozen=True)
-class QueryPlan:
-    """The vertices of one query, by the owner of their files.
-
-    `keyed`: the stateful operators whose state is partitioned by the hash of a key. Other operators (a count over
-    everything, a limit) keep their state in one partition. `stateful_from_the_top`: the stateful operators in the order
-    in which Spark reports on them.
-    """
-
-    query: str
-    by_owner: Mapping[tuple[VertexKind, int], Vertex]
-    keyed: frozenset[int] = frozenset()
-    stateful_from_the_top: tuple[int, ...] = ()
-
-    @property
-    def vertices(self) -> tuple[Vertex, ...]:
-        return tuple(self.by_owner.values())
-
-    def vertex(self, owner: Owner) -> Vertex | None:
-        return self.by_owner.get((owner.kind, owner.index))
-
-
 def query_plan(query: str, physical_plan: str, sink: Sink, partitions: Mapping[int, int]) -> QueryPlan:
     """Return the plan of a query.
 
@@ -115,11 +92,6 @@ def query_plan(query: str, physical_plan: str, sink: Sink, partitions: Mapping[i
     by_owner = {(v.kind, index): v for v, index in zip(vertices, indices, strict=True)}
     keyed = frozenset(i for i in operators if spread.get(i) == "hashpartitioning")
     return QueryPlan(query, by_owner, keyed, tuple(operators))
-
-
-def vertex_id(query: str, kind: VertexKind, index: int) -> str:
-    """Return an ID that is the same for all restarts and jobs: it depends on the query, the kind and the place."""
-    return stable_id(query, kind.value, str(index))
 
 
 def _vertex(query: str, kind: VertexKind, index: int, name: str, parallelism: int) -> Vertex:

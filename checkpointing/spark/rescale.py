@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError
 
 from checkpointing.model.messages import VertexKind
-from checkpointing.spark.plan import QueryPlan
+from checkpointing.spark.query_plan import QueryPlan
 from checkpointing.spark.restore import RestoreRefused
 from checkpointing.spark.staging import QueryFiles
 from checkpointing.spark_internals import (

@@ -21,14 +21,12 @@ from checkpointing.checkpoint_location.schema_paths import relocate_schemas
 from checkpointing.model.checkpoint import CompletedCheckpoint, OperatorState
 from checkpointing.model.messages import StateFile, Vertex, VertexKind
 from checkpointing.spark import file_sink
-from checkpointing.spark.plan import vertex_id
+from checkpointing.spark.query_plan import vertex_id
 from checkpointing.spark.sink_output import SinkLogEnd, SinkOutput, log_order, read_entries
+from checkpointing.spark.spark_location import UNNAMED
 from checkpointing.spark.staging import SINK_LOCATION
 from checkpointing.state.batch_function import has_undeclared_function, name_of_holder
 from checkpointing.storage import state_file_path
-
-# The query's name of an imported location that was given without one.
-UNNAMED = ""
 
 
 class RestoreRefused(Exception):

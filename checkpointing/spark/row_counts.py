@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from checkpointing.model.messages import VertexKind, VertexRows
-from checkpointing.spark.plan import QueryPlan
+from checkpointing.spark.query_plan import QueryPlan
 
 
 @dataclass

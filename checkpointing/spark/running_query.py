@@ -16,8 +16,9 @@ from checkpointing.sinks.context import OutputTaken
 from checkpointing.spark import failure
 from checkpointing.spark.jvm import hadoop_path
 from checkpointing.spark.lost_input import lost_input_message
-from checkpointing.spark.plan import QueryPlan, Sink, function_of, output_mode, session_of, start
+from checkpointing.spark.plan import Sink, function_of, output_mode, session_of, start
 from checkpointing.spark.program import ProgramError
+from checkpointing.spark.query_plan import QueryPlan
 from checkpointing.spark.sink_output import SinkOutput
 from checkpointing.spark.staging import QueryFiles
 from checkpointing.spark.state_mismatch import state_mismatch_message

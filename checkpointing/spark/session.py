@@ -15,8 +15,8 @@ from checkpointing.jobs.launching.python import supported_pyspark
 from checkpointing.jobs.launching.session_settings import WorkDirectory
 from checkpointing.jobs.wheels import wheels_as_zips
 from checkpointing.spark import jvm
+from checkpointing.spark.executor_uploads import POOLS
 from checkpointing.spark.program import ProgramError
-from checkpointing.spark.uploads import POOLS
 from checkpointing.spark_internals import hadoop_configuration, jvm_view
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,11 +12,13 @@ from checkpointing.checkpoint_location.layout import BatchFile, IncompleteBatch,
 from checkpointing.model.messages import VertexKind
 from checkpointing.model.refusals import Refusal, Refused
 from checkpointing.spark.timelines import TIMELINES
-from checkpointing.storage.files import Files
+from checkpointing.storage.files import Entry, Files
 from checkpointing.storage.layout import METADATA
 from checkpointing.storage.locations import canonical
 from checkpointing.storage.opening import files_for
 
+# The query's name of a location that is used without one.
+UNNAMED = ""
 _OFFSETS, _COMMITS = ("v1",), ("v1", "v2")
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _STORES = {"HDFSBackedStateStoreProvider": "HDFS-backed", "RocksDBStateStoreProvider": "RocksDB"}
@@ -38,7 +40,8 @@ class FoundOperator:
 class SparkLocation:
     """A location. `batch` is the newest committed batch, `selected` the files that a restart after it needs.
 
-    `listing` has each file's size by its path, at the time when the location was read.
+    `listing` has each file's size by its path, at the time when the location was read. `commit` is the batch's commit
+    at that time, None for a location that must not be in use.
     """
 
     location: str
@@ -47,6 +50,7 @@ class SparkLocation:
     query_id: str
     batch: int
     selected: tuple[BatchFile, ...]
+    commit: Entry | None = None
 
     def read(self, path: str) -> bytes:
         return self.files.read(f"{self.location}/{path}")
@@ -54,6 +58,17 @@ class SparkLocation:
     def check_unchanged(self) -> None:
         """Raise ImportRefused if a file has changed since `find`, because a query still runs there."""
         if listing_of(self.files, self.location) != self.listing:
+            raise in_use(self.location)
+
+    def check_same_query(self) -> None:
+        """Raise ImportRefused if another query, or another copy of this one, was put there since `find_running`.
+
+        Spark never writes a commit twice. It removes commits in their order when there are many newer ones.
+        """
+        commits = _entries(self.files, f"{self.location}/commits")
+        is_cleaned = min(committed_batches(commits), default=-1) > self.batch
+        is_same = is_cleaned or commits.get(str(self.batch)) == self.commit
+        if not is_same or _query_id(self.read("metadata"), self.location) != self.query_id:
             raise in_use(self.location)
 
     @property
@@ -132,8 +147,31 @@ def find(location: str) -> SparkLocation:
     listing = listing_of(files, location)
     _check_foreign(listing, location)
     batch = _newest_batch(listing, location)
-    begun = _files_of_next_batch(listing, batch)
+    return _found(files, location, listing, batch, _files_of_next_batch(listing, batch))
 
+
+def find_running(location: str, files: Files | None = None) -> SparkLocation:
+    """Return the location as of its newest commit, although its query may be running. Raise as `find`.
+
+    The commits are listed first. Spark writes a commit last, so the files of its batch existed before the other
+    listings, unless Spark has removed them. A batch that was begun later is left out, and so are symbolic links.
+    `files` replaces what the location would open.
+    """
+    location = canonical(location)
+    files = files or files_for(location)
+    commits = _entries(files, f"{location}/commits")
+    listing = _running_listing(files, location)
+    _check_foreign(listing, location)
+    committed = committed_batches(commits)
+    if not committed:
+        raise ImportRefused(Refusal.NO_BATCH, location=location)
+    batch = committed[-1]
+    return replace(_found(files, location, listing, batch, ()), commit=commits[str(batch)])
+
+
+def _found(
+    files: Files, location: str, listing: Mapping[str, int], batch: int, begun: Sequence[BatchFile]
+) -> SparkLocation:
     def read(path: str) -> bytes:
         return files.read(f"{location}/{path}")
 
@@ -162,6 +200,25 @@ def listing_of(files: Files, location: str) -> dict[str, int]:
         found.update({f"{directory}{name}": size for name, size in sizes.items()})
         pending += [f"{directory}{name}/" for name in files.names(place) if name not in sizes]
     return found
+
+
+def _running_listing(files: Files, location: str) -> dict[str, int]:
+    """Return what `listing_of` does, without symbolic links. Directories may appear and disappear meanwhile."""
+    found: dict[str, int] = {}
+    pending = [""]
+    while pending:
+        directory = pending.pop()
+        entries = _entries(files, f"{location}/{directory}".rstrip("/"))
+        found.update({f"{directory}{name}": entry.size for name, entry in entries.items() if not entry.is_directory})
+        pending += [f"{directory}{name}/" for name, entry in entries.items() if entry.is_directory]
+    return found
+
+
+def _entries(files: Files, directory: str) -> Mapping[str, Entry]:
+    try:
+        return files.entries(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
 
 
 def _check_foreign(listing: Mapping[str, int], location: str) -> None:

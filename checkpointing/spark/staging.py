@@ -27,7 +27,7 @@ from checkpointing.checkpoint_location.layout import (
     source_positions,
 )
 from checkpointing.model.messages import Channel
-from checkpointing.spark.plan import QueryPlan
+from checkpointing.spark.query_plan import QueryPlan
 
 SINK_LOCATION = f"{SINK_PREFIX}location"
 _SINK_LOG = "_spark_metadata"

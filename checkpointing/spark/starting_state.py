@@ -24,7 +24,8 @@ from checkpointing.model.configuration import CheckpointConfiguration
 from checkpointing.model.driver_spec import DriverSpec
 from checkpointing.model.messages import VertexKind
 from checkpointing.spark import file_sink
-from checkpointing.spark.plan import QueryPlan, Sink, query_plan
+from checkpointing.spark.plan import Sink, query_plan
+from checkpointing.spark.query_plan import QueryPlan
 from checkpointing.spark.renumber import FormatNotKnown, first_batch, renumber
 from checkpointing.spark.rescale import RescaleRefused, log_batch_without_output, rescale, target_partitions
 from checkpointing.spark.restore import (

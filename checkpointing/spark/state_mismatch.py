@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from checkpointing.model.messages import VertexKind
-from checkpointing.spark.plan import QueryPlan
+from checkpointing.spark.query_plan import QueryPlan
 
 _SCHEMA = re.compile(
     r"\[STATE_STORE_(?P<part>KEY|VALUE)_SCHEMA_NOT_COMPATIBLE\].*?"

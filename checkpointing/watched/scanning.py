@@ -15,6 +15,7 @@ from typing import Any, Self
 from checkpointing.model.refusals import Refusal, Refused
 from checkpointing.storage.errors import StorageError
 from checkpointing.storage.files import Entry, Files
+from checkpointing.storage.layout import is_snapshot_directory
 
 PASS_EVERY_MS = 60_000
 DEEPEST = 12
@@ -164,6 +165,8 @@ class _Pass:
         for name in sorted((name for name, entry in entries.items() if entry.is_directory), reverse=True):
             child = f"{path}/{name}" if path else name
             if name.startswith(".") or "=" in name or name in _SKIPPED or child in self._found:
+                continue
+            if is_snapshot_directory(name):  # of Waymark: a savepoint contains copies of locations
                 continue
             if name.isprintable():
                 yield child

@@ -14,7 +14,6 @@ from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Unreachable
 from monitoring.engine_calls import Call, call_all
 from monitoring.models import AttemptState, AuditEntry, Job, Run, RunState
-from monitoring.reasons.engines import EngineReason
 from monitoring.savepoints.request import IN_FLIGHT
 from monitoring.units import age_text
 
@@ -42,8 +41,8 @@ def cancel_job(job: Job, by: str, reason: str, intent: Intent, shown: ShownRun |
     """
     if (earlier := _find_earlier_run(job, intent)) is not None:
         return earlier
-    if job.cluster.only_watched:
-        raise NotCanceled(_("%(reason)s.") % {"reason": rendered(EngineReason.ONLY_WATCHED())})
+    if why := job.cluster.why_not_controlled:
+        raise NotCanceled(_("%(reason)s.") % {"reason": rendered(why)})
     check_shown_run(job, shown, timezone.now())
     run = _require_active_run(job)
     if shown is not None:

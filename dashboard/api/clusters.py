@@ -45,6 +45,11 @@ class ClusterIn(Body):
         description="For directory and event_log: an absolute path, or an address such as s3://bucket/path. "
         "For agent: empty.",
     )
+    savepoint_target: str = Field(
+        "",
+        description="For directory: where Waymark stores savepoints of the queries, an absolute path or an address. "
+        "Empty: it takes none.",
+    )
     zookeeper_hosts: str = ""
     zookeeper_root: str = ""
     zookeeper_cluster_id: str = ""

@@ -11,6 +11,7 @@ from django.db.models import QuerySet
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
+from checkpointing.model.refusals import Refused
 from checkpointing.storage import StorageError, canonical
 from dashboard.forms.choices import in_language
 from dashboard.forms.editing import EditForm
@@ -30,6 +31,7 @@ from monitoring.models import (
 from monitoring.outbound import Denied
 from monitoring.reasons.refusals import reason_of
 from monitoring.secret import Secret
+from monitoring.state_roots import check_target, is_below
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -144,7 +146,8 @@ class ClusterForm(EditForm, ClusterModelForm):
     class Meta:
         model = Cluster
         fields = (
-            *("name", "discovery", "rest_url", "zookeeper_hosts", "zookeeper_root", "zookeeper_cluster_id"),
+            *("name", "discovery", "rest_url", "savepoint_target", "zookeeper_hosts", "zookeeper_root"),
+            "zookeeper_cluster_id",
             *("zookeeper_authentication", "zookeeper_username", "zookeeper_password", "zookeeper_tls"),
             *("authentication", "token", "username", "password", "ca_bundle", "client_certificate", "client_key"),
             *("poll_interval_s", "request_limit_s", "requests_at_once", "labels"),
@@ -155,6 +158,7 @@ class ClusterForm(EditForm, ClusterModelForm):
             "name": _text(),
             "discovery": forms.RadioSelect,
             "rest_url": _text(inputmode="url", placeholder="http://flink.internal:8081"),
+            "savepoint_target": _text(inputmode="url", placeholder="s3://bucket/savepoints"),
             "zookeeper_hosts": _text(placeholder="zk1:2181,zk2:2181,zk3:2181"),
             "zookeeper_root": _text(placeholder="/flink"),
             "zookeeper_cluster_id": _text(placeholder="/default"),
@@ -169,6 +173,7 @@ class ClusterForm(EditForm, ClusterModelForm):
             "name": _("Name"),
             "discovery": _("Discovery"),
             "rest_url": _("Address"),
+            "savepoint_target": _("Directory for savepoints"),
             "zookeeper_hosts": _("ZooKeeper servers"),
             "zookeeper_root": _("Root path"),
             "zookeeper_cluster_id": _("Cluster ID"),
@@ -184,6 +189,10 @@ class ClusterForm(EditForm, ClusterModelForm):
             "rest_url": _(
                 "http:// or https://, host, port and optional path. For checkpoint locations: an absolute path, or an "
                 "address such as s3://bucket/checkpoints."
+            ),
+            "savepoint_target": _(
+                "Empty: Waymark only watches the queries. Otherwise, it can copy their checkpoint locations to "
+                "savepoints in this directory: an absolute path, or an address, outside of every watched directory."
             ),
             "zookeeper_hosts": _("Waymark reads the address of the leader from ZooKeeper and follows changes."),
             "zookeeper_root": _("high-availability.zookeeper.path.root"),
@@ -237,6 +246,7 @@ class ClusterForm(EditForm, ClusterModelForm):
             self._clean_zookeeper(cleaned)
         else:
             self._clean_address(cleaned)
+        self._clean_target(cleaned)
         if cleaned.get("discovery") in WATCHED_DISCOVERIES:
             # The credentials for storage belong into fsspec's configuration, and reports have tokens of Waymark.
             cleaned |= {"authentication": Authentication.NONE, "ca_bundle": "", "client_certificate": ""}
@@ -286,6 +296,26 @@ class ClusterForm(EditForm, ClusterModelForm):
             cleaned["rest_url"] = canonical(location)
         except StorageError as error:
             self.add_error("rest_url", rendered(reason_of(error)))
+
+    def _clean_target(self, cleaned: dict[str, Any]) -> None:
+        """Validate the directory for savepoints. No watched directory may contain such a directory."""
+        target = (cleaned.get("savepoint_target") or "").strip()
+        if cleaned.get("discovery") != Discovery.DIRECTORY:
+            self.errors.pop("savepoint_target", None)
+            cleaned["savepoint_target"] = ""
+            return
+        watched = Cluster.objects.filter(discovery=Discovery.DIRECTORY, archived_at=None).exclude(pk=self.instance.pk)
+        root = cleaned.get("rest_url") or ""
+        try:
+            if target:
+                cleaned["savepoint_target"] = canonical(target)
+                check_target(cleaned["savepoint_target"], [root, *watched.values_list("rest_url", flat=True)])
+        except (StorageError, Refused) as error:
+            self.add_error("savepoint_target", rendered(reason_of(error)))
+        for other in watched.exclude(savepoint_target="").values_list("savepoint_target", flat=True):
+            if root and is_below(other, root):
+                text = _("This directory contains %(target)s, where Waymark stores savepoints of another cluster.")
+                self.add_error("rest_url", text % {"target": other})
 
     def _clean_zookeeper(self, cleaned: dict[str, Any]) -> None:
         """Validate the ZooKeeper settings. The last known address of the leader stays until ZooKeeper names another."""

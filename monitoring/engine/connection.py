@@ -14,7 +14,7 @@ import secrets
 import ssl
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,10 @@ class Connection:
     tls: Tls = Tls()
     request_limit_s: float = REQUEST_LIMIT_S
     # `url` is a directory of checkpoint locations, which engine.watched reads. `scan`: the stored progress of its scan.
+    # `saves_to`: the directory for savepoints, "" for none. `saves_for`: the key of the cluster, if it is stored.
     is_directory: bool = False
+    saves_to: str = ""
+    saves_for: int | None = None
     scan: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     # `url` is a directory of event logs. `scan`: how far they were read.
     has_event_logs: bool = False
@@ -128,7 +131,8 @@ def connection_of(cluster: Cluster) -> Connection:
         if cluster.discovery == Discovery.EVENT_LOG:
             address, scan = cluster.rest_url, cluster.scan
             return Connection(address, request_limit_s=limit_s, scan=scan, has_event_logs=True, reported_for=cluster.pk)
-        return Connection(cluster.rest_url, request_limit_s=limit_s, is_directory=True, scan=cluster.scan)
+        watched = Connection(cluster.rest_url, request_limit_s=limit_s, is_directory=True, scan=cluster.scan)
+        return replace(watched, saves_to=cluster.savepoint_target, saves_for=cluster.pk)
     if not cluster.rest_url and cluster.discovery == Discovery.ZOOKEEPER:
         why = stored(cluster, "leader_problem") or EngineReason.ZOOKEEPER_NOT_ASKED()
         raise RequestNotSent(EngineReason.LEADER_UNKNOWN(cluster=str(cluster), why=why))

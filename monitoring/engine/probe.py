@@ -76,7 +76,9 @@ async def probe(client: FlinkClient, now: Now) -> Found:
     """Return the engine that answers. Raise EngineError if its overview or list of jobs is not like Flink's."""
     overview = await client.overview()
     if client.scanning is not None:
-        return _found_queries(overview, await client.jobs_overview(), client.scanning)
+        jobs = await client.jobs_overview()
+        target_problem = await client.watched.target_problem() if client.watched is not None else None
+        return _found_queries(overview, jobs, client.scanning, target_problem)
     jobs, web, manager = await asyncio.gather(
         client.jobs_overview(), _or_none(client.web_config()), _or_none(client.manager_config())
     )
@@ -119,10 +121,14 @@ def _found(
 
 
 def _found_queries(
-    overview: Overview, jobs: tuple[JobOverview, ...], scanning: WatchedTransport | EventLogTransport
+    overview: Overview,
+    jobs: tuple[JobOverview, ...],
+    scanning: WatchedTransport | EventLogTransport,
+    target_problem: Reason | None,
 ) -> Found:
-    continues = "" if scanning.is_complete else EngineReason.SCAN_CONTINUES()
-    remarks = tuple(each for each in (scanning.problem, continues) if isinstance(each, Reason))
+    continues = None if scanning.is_complete else EngineReason.SCAN_CONTINUES()
+    said = (scanning.problem, continues, target_problem)
+    remarks = tuple(each for each in said if isinstance(each, Reason))
     return replace(_found(overview, jobs, None, None, None), remarks=remarks)
 
 

@@ -1,4 +1,7 @@
-"""The transport for a directory of checkpoint locations: it answers Flink's paths from files, and refuses each command.
+"""The transport for a directory of checkpoint locations: it answers Flink's paths from files.
+
+Its only command takes a savepoint, if there is a directory for them. It stores a LocationCopy, from which the copy is
+made (monitoring.savepoints.copies).
 
 The scan is a value that the caller stores with the cluster's row, so that another worker continues it. What was read of
 a query is kept in memory only, and is read again within two polls.
@@ -11,19 +14,23 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from checkpointing.clock import Clock, SystemClock
-from checkpointing.storage import StorageError
+from checkpointing.storage import StorageError, is_local
 from checkpointing.storage.files import Files
 from checkpointing.watched import Found, Query, Scan, Vanished, advance, answers, polled
 from checkpointing.watched.scanning import location_of
 from monitoring.engine.connection import Connection
+from monitoring.engine.database_thread import in_database_thread
 from monitoring.engine.errors import NotFound, NotReady, Refused, RootUnreadable
 from monitoring.engine.storage_calls import StorageCalls
 from monitoring.engine.transport import Answer
 from monitoring.engine.versions import WATCHED
+from monitoring.models import CopyState, LocationCopy
 from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.reason import Reason, from_json
 from monitoring.reasons.refusals import RefusalReason
@@ -32,6 +39,7 @@ from monitoring.reasons.refusals import RefusalReason
 LISTINGS = 40
 STEP_S = 3.0
 _JOB = re.compile(r"/jobs/([0-9a-f]{32})(/.*)?")
+_SAVEPOINT = re.compile(r"/jobs/([0-9a-f]{32})/savepoints(?:/([0-9a-f]{32}))?")
 _DETAILS = re.compile(r"/checkpoints/details/(\d{1,18})")
 
 
@@ -40,10 +48,16 @@ class WatchedTransport:
 
     def __init__(self, connection: Connection, clock: Clock | None = None, files: Files | None = None) -> None:
         self._storage = StorageCalls(connection.url, files)
+        self._saves_to = connection.saves_to
+        self._saves_for = connection.saves_for
         self._clock = clock or SystemClock()
         self._queries: dict[str, Query] = {}
         self._limit_s = connection.request_limit_s
         self.scan = Scan.from_row(connection.scan)
+
+    @property
+    def _refusal(self) -> Reason:
+        return EngineReason.ONLY_SAVED() if self._saves_to else EngineReason.ONLY_WATCHED()
 
     @property
     def scan(self) -> Scan:
@@ -89,10 +103,26 @@ class WatchedTransport:
         Raises:
             EngineError: with the reason. Commands raise Refused.
         """
-        if method != "GET":
-            raise Refused(405, EngineReason.ONLY_WATCHED())
+        savepoint = _SAVEPOINT.fullmatch(path)
+        if method != "GET" and (savepoint is None or savepoint[2] or not self._saves_to):
+            raise Refused(405, self._refusal)
         self._limit_s = limit_s
-        return Answer(200, {}, json.dumps(await self._answer(path)).encode())
+        if savepoint is None:
+            return Answer(200, {}, json.dumps(await self._answer(path)).encode())
+        if method == "GET":
+            copy = await in_database_thread(lambda: _copy_of(savepoint[1], savepoint[2]))
+            return Answer(200, {}, json.dumps(_copy_json(copy)).encode())
+        trigger_id = json.loads(content or b"{}")["triggerId"]
+        await in_database_thread(partial(self._request_copy, savepoint[1], trigger_id))
+        return Answer(202, {}, json.dumps({"request-id": trigger_id}).encode())
+
+    async def target_problem(self) -> Reason | None:
+        """Return why savepoints cannot be stored, None if there is no reason or it is not known before."""
+        target = self._saves_to
+        if not target or not is_local(target) or await self._storage.run(Path(target).is_dir, self._limit_s):
+            return None
+        missing: Reason = RefusalReason.TARGET_MISSING(target=target)
+        return missing
 
     async def close(self) -> None:
         """Do nothing: there is no connection."""
@@ -133,11 +163,7 @@ class WatchedTransport:
         return {"jobs": jobs}
 
     async def _of_job(self, query_id: str, rest: str) -> Any:
-        path = self._paths.get(query_id)
-        if path is None:
-            if self.scan.passes == 0:
-                raise NotReady(EngineReason.NOT_SCANNED_YET(root=self._storage.root))
-            raise NotFound(EngineReason.LOCATION_UNKNOWN(query=query_id))
+        path = self._path_of(query_id)
         if rest == "/checkpoints":
             return answers.checkpoints_json(await self._poll(path, query_id))
         query, found = self._queries.get(query_id), self.scan.found[path]
@@ -152,6 +178,20 @@ class WatchedTransport:
         if batch is None:
             raise NotFound(EngineReason.ONLY_WATCHED())
         return batch
+
+    def _path_of(self, query_id: str) -> str:
+        path = self._paths.get(query_id)
+        if path is None:
+            if self.scan.passes == 0:
+                raise NotReady(EngineReason.NOT_SCANNED_YET(root=self._storage.root))
+            raise NotFound(EngineReason.LOCATION_UNKNOWN(query=query_id))
+        return path
+
+    def _request_copy(self, query_id: str, trigger_id: str) -> None:
+        """Store the request, unless an earlier one has its trigger ID."""
+        place = {"location": location_of(self._storage.root, self._path_of(query_id)), "target": self._saves_to}
+        values = {"cluster_id": self._saves_for, "query_id": query_id, **place}
+        LocationCopy.objects.get_or_create(trigger_id=trigger_id, defaults=values)
 
     async def _poll(self, path: str, query_id: str) -> Query:
         files, now_ms = self._storage.open(), self._clock.now_ms()
@@ -195,3 +235,22 @@ class WatchedTransport:
     def _name(self, path: str) -> str:
         """Return the name of the job: the path below the root, because the files do not have the query's name."""
         return path or self._storage.root.rstrip("/").rpartition("/")[2] or self._storage.root
+
+
+def _copy_of(query_id: str, trigger_id: str) -> LocationCopy:
+    copy = LocationCopy.objects.filter(query_id=query_id, trigger_id=trigger_id).first()
+    if copy is None:
+        raise NotFound(EngineReason.NO_SUCH_COPY(trigger=trigger_id))
+    return copy
+
+
+def _copy_json(copy: LocationCopy) -> dict[str, Any]:
+    """Return what Flink answers about a savepoint. `refusal` is not Flink's."""
+    match copy.state:
+        case CopyState.COMPLETED:
+            return {"status": {"id": "COMPLETED"}, "operation": {"location": copy.path}}
+        case CopyState.FAILED:
+            reason = copy.failure_value
+            cause = {"class": "", "stack-trace": copy.failure, "refusal": reason.as_json() if reason else None}
+            return {"status": {"id": "COMPLETED"}, "operation": {"failure-cause": cause}}
+    return {"status": {"id": "IN_PROGRESS"}}

@@ -31,6 +31,7 @@ from monitoring.models.incidents import (
 )
 from monitoring.models.jobs import Job, RestoreFrom, Run, RunState, RunStateChange
 from monitoring.models.launches import LaunchOrigin, LaunchVersion
+from monitoring.models.location_copies import CopyState, LocationCopy
 from monitoring.models.maintenance import MaintenanceWindow
 from monitoring.models.notifications import (
     AttemptOutcome,
@@ -110,6 +111,7 @@ __all__ = [
     "Cluster",
     "ConfigurationChange",
     "ConfigurationPart",
+    "CopyState",
     "CounterSample",
     "Delivery",
     "DeliveryAttempt",
@@ -131,6 +133,7 @@ __all__ = [
     "JobDefault",
     "LaunchOrigin",
     "LaunchVersion",
+    "LocationCopy",
     "LogInFailure",
     "MaintenanceWindow",
     "Notification",

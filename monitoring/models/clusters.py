@@ -8,6 +8,8 @@ from django.utils.translation import gettext_noop as _
 
 from monitoring.models.secret_field import SecretField
 from monitoring.reasons.columns import ReasonField
+from monitoring.reasons.engines import EngineReason
+from monitoring.reasons.reason import Reason
 
 
 class Engine(models.TextChoices):
@@ -47,7 +49,8 @@ class Cluster(models.Model):
     """A server with Flink's REST API, which is a Flink cluster or Waymark's job manager, or watched queries.
 
     A watched directory has checkpoint locations of streaming queries, or event logs of applications. With the agent,
-    programs report their queries. Waymark cannot act on any of them: `only_watched`.
+    programs report their queries. Waymark cannot act on any of them: `only_watched`. But it copies the locations of a
+    directory to savepoints, if there is a directory for them, `savepoint_target`.
     `rest_url` is the address of the requests. With ZooKeeper, it is the last known leader's address, "" before the
     first. For a directory, it is its path or fsspec address, and "" for the agent. Only monitoring.engine.connection
     reads the secrets.
@@ -57,6 +60,7 @@ class Cluster(models.Model):
     discovery = models.CharField(max_length=10, choices=Discovery.choices, default=Discovery.URL)
     # monitoring.outbound checks it. A URLField would refuse hosts without a dot, such as http://jobmanager:8081.
     rest_url = models.CharField(max_length=500, blank=True)
+    savepoint_target = models.CharField(max_length=500, blank=True, default="")
     zookeeper_hosts = models.CharField(max_length=500, blank=True, default="")
     zookeeper_root = models.CharField(max_length=200, blank=True, default="")
     zookeeper_cluster_id = models.CharField(max_length=200, blank=True, default="")
@@ -127,8 +131,20 @@ class Cluster(models.Model):
 
     @property
     def only_watched(self) -> bool:
-        """Return whether Waymark can only read about the jobs, and never act on them."""
+        """Return whether Waymark can only read about the jobs, and never starts, stops or changes one."""
         return self.discovery in WATCHED_DISCOVERIES
+
+    @property
+    def can_save(self) -> bool:
+        """Return whether jobs of the cluster can have savepoints."""
+        return not self.only_watched or bool(self.savepoint_target)
+
+    @property
+    def why_not_controlled(self) -> Reason | None:
+        """Return why Waymark cannot start or stop jobs of the cluster, None if it can."""
+        if not self.only_watched:
+            return None
+        return EngineReason.ONLY_SAVED() if self.can_save else EngineReason.ONLY_WATCHED()
 
     @property
     def reachable(self) -> bool:

@@ -101,6 +101,11 @@ class Savepoint(models.Model):
         return f"{self.job} savepoint {self.trigger_id[:8]} ({self.state})"
 
     @property
+    def is_usable(self) -> bool:
+        """Return whether a job can be started from it, as far as its last check shows."""
+        return self.state == SavepointState.COMPLETED and bool(self.path) and self.gone_at is None
+
+    @property
     def took_ms(self) -> float | None:
         """Return the engine's duration in milliseconds.
 

@@ -195,6 +195,10 @@ class EngineReason(ReasonCode):
         "engines.only-watched",
         _("Waymark only watches this query, and cannot start, stop or save it"),
     )
+    ONLY_SAVED = (
+        "engines.only-saved",
+        _("Waymark only watches and saves this query, and cannot start or stop it"),
+    )
     ROOT_NOT_ALLOWED = (
         "engines.root-not-allowed",
         _("{root} is not below a directory of WAYMARK_STATE_ROOTS, so Waymark does not read it."),
@@ -206,6 +210,7 @@ class EngineReason(ReasonCode):
     ROOT_UNREADABLE = "engines.root-unreadable", _("The directory cannot be listed. {error}")
     NOT_SCANNED_YET = "engines.not-scanned-yet", _("The first scan of {root} has not ended.")
     LOCATION_UNKNOWN = "engines.location-unknown", _("The query {query} has no checkpoint location any more.")
+    NO_SUCH_COPY = "engines.no-such-copy", _("No savepoint was requested with the trigger ID {trigger}.")
     FOUND_QUERIES = (
         "engines.found-queries",
         ngettext("{count} streaming query found", "{count} streaming queries found", "count"),

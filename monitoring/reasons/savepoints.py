@@ -57,7 +57,7 @@ class SavepointReason(ReasonCode):
     NOT_REMOVED_NOW = "savepoints.not-removed-now", _("It is not deleted now: {why}.")
     NOT_REMOVED_FROM_STORAGE = (
         "savepoints.not-removed-from-storage",
-        _("The cluster was removed, and its storage reports: {error}"),
+        _("Its files were not deleted. The storage reports: {error}"),
     )
     REMOVAL_FORGOTTEN = (
         "savepoints.removal-forgotten",

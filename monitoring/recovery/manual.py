@@ -23,7 +23,6 @@ from monitoring.models import (
     SavepointState,
 )
 from monitoring.reasons.columns import columns
-from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.attempt import AttemptOpen, open_attempt
@@ -242,8 +241,8 @@ def open_restart(
 
 
 def require_control(job: Job) -> None:
-    if job.cluster.only_watched:
-        raise RestartRefused("cluster", job.cluster.name, EngineReason.ONLY_WATCHED())
+    if why := job.cluster.why_not_controlled:
+        raise RestartRefused("cluster", job.cluster.name, why)
 
 
 def require_answer(job: Job) -> None:

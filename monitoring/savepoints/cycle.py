@@ -3,7 +3,8 @@
 1. Create the requests that are due by schedule.
 2. Claim due rows (claims.py); `posted_at` is stored before the first request is sent.
 3. Call the engines, all at once, outside transactions.
-4. Store the result of each answer. If a worker dies in between, the row is due again when its claim expires. Then the
+4. Begin the copies that the transports of watched directories have stored (copies.py).
+5. Store the result of each answer. If a worker dies in between, the row is due again when its claim expires. Then the
    next worker looks up the trigger ID at the engine before it sends the request again.
 """
 
@@ -23,6 +24,7 @@ from monitoring.reasons.report import CycleReport
 from monitoring.reasons.work import WorkReason
 from monitoring.savepoints.checking import check_completed
 from monitoring.savepoints.claims import CLAIM, claim
+from monitoring.savepoints.copies import take_up
 from monitoring.savepoints.disposal import advance_disposals
 from monitoring.savepoints.request import IN_FLIGHT
 from monitoring.savepoints.schedule import request_due
@@ -45,6 +47,7 @@ def advance(now: datetime) -> CycleReport:
     # In memory `posted_at` stays what it was: None means that this worker sends the first request.
     claimed = [each for each in _due(now) if claim(each, now, posted_at=each.posted_at or now)]
     answers = call_all([Call(each.job.cluster, _Act(each)) for each in claimed])
+    take_up(now)
     for savepoint, answer in zip(claimed, answers, strict=True):
         outcome[settle(savepoint, answer, now)] += 1
     outcome[WorkReason.SAVEPOINTS_LINKED] += link_to_history(now)

@@ -2,8 +2,9 @@
 
 Without a request, the worker sends one to the engine. With a request, the worker polls its result. A failure, a lost
 answer or a forgotten request clears the request, and the worker sends it again after longer and longer waits. If the
-files are already gone, the removal is done. The engine needs no live job for it. If the cluster is gone, the worker
-removes the files itself, if it can reach the storage. A savepoint in state DISPOSING is never restored.
+files are already gone, the removal is done. The engine needs no live job for it. If the cluster is gone or only
+watched, the worker removes the files itself, if it can reach the storage. A savepoint in state DISPOSING is never
+restored.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def advance_disposals(now: datetime) -> Counter[Outcome]:
     claimed = [each for each in _due(now) if claim(each, now)]
     needed = needs([each.path for each in claimed if not each.disposal_request], now)
     spared = [each for each in claimed if plain_path(each.path) in needed]
-    ours = [each for each in claimed if each not in spared and _gone(each.job.cluster, now) and is_reachable(each.path)]
+    ours = [each for each in claimed if each not in spared and _is_ours(each, now)]
     asked = [each for each in claimed if each not in spared and each not in ours]
     answers = call_all([Call(each.job.cluster, _Act(each)) for each in asked])
     outcome = Counter(_settle(each, answer, now) for each, answer in zip(asked, answers, strict=True))
@@ -61,6 +62,12 @@ def advance_disposals(now: datetime) -> Counter[Outcome]:
 def _spare(savepoint: Savepoint, need: Need, now: datetime) -> Outcome:
     """Delay the removal: a job was started from the savepoint outside Waymark after the removal was decided."""
     return _later(savepoint, SavepointReason.NOT_REMOVED_NOW(why=need.why(savepoint.job_id)), now)
+
+
+def _is_ours(savepoint: Savepoint, now: datetime) -> bool:
+    """Return whether Waymark removes the files itself. It has copied those of a watched query itself, too."""
+    cluster = savepoint.job.cluster
+    return cluster.only_watched or (_gone(cluster, now) and is_reachable(savepoint.path))
 
 
 def _gone(cluster: Cluster, now: datetime) -> bool:

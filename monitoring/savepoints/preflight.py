@@ -17,6 +17,7 @@ class PreflightFacts:
     cluster_reachable: bool
     savepoint_under_way: bool
     paused: Reason | None  # the reason why the job is paused
+    saves_idle: bool = False  # Waymark copies files, so a savepoint needs no running job
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ def preflight(facts: PreflightFacts) -> Ready | NotNow:
     match facts.run_state:
         case None:
             return NotNow(SavepointReason.NEVER_RAN())
+        case RunState.RECONCILING if facts.saves_idle:
+            pass
         case state if state is not RunState.RUNNING:
             return NotNow(SavepointReason.NOT_RUNNING(state=state.value))
     if not facts.cluster_reachable:

@@ -30,6 +30,8 @@ TIMEOUT = timedelta(minutes=10)
 # Additional time for a request: it may wait for its turn, and a stop also waits until the job has ended.
 MARGIN = timedelta(minutes=2)
 LONGEST = timedelta(days=1)
+# The limit of a savepoint that Waymark copies itself.
+COPIED_WITHIN = timedelta(hours=1)
 # A schedule requests no savepoint if the last poll of the job is older than this or than three poll intervals: after a
 # long outage of Waymark, the stored status may be RUNNING although the job is dead. A person may still request one.
 SEEN_WITHIN = timedelta(minutes=1)
@@ -50,8 +52,10 @@ def request_savepoint(job: Job, origin: SavepointOrigin, by: str, now: datetime,
 
     `stops_job`: the job ends with it (Flink's stop-with-savepoint). At most one is in flight per job.
     """
-    if job.cluster.only_watched:
+    if not job.cluster.can_save:
         raise SavepointDeferred(EngineReason.ONLY_WATCHED())
+    if stops_job and (why := job.cluster.why_not_controlled):
+        raise SavepointDeferred(why)
     verdict = preflight(facts_of(job, now, scheduled=origin is SavepointOrigin.SCHEDULED))
     run = job.current_run
     if isinstance(verdict, NotNow) or run is None:
@@ -78,6 +82,8 @@ def facts_of(job: Job, now: datetime, *, scheduled: bool) -> PreflightFacts:
         cluster_reachable=job.cluster.reachable,
         savepoint_under_way=under_way,
         paused=pause_reason(job, now) if scheduled else None,
+        # A schedule saves a query only while it runs: otherwise, equal savepoints would replace older ones.
+        saves_idle=job.cluster.only_watched and not scheduled,
     )
 
 
@@ -110,6 +116,6 @@ def _write(job: Job, run: Run, origin: SavepointOrigin, by: str, now: datetime, 
         stops_job=stops_job,
         requested_by=by,
         requested_at=now,
-        deadline_at=now + time_limit(run.checkpoint_config),
+        deadline_at=now + (COPIED_WITHIN if job.cluster.only_watched else time_limit(run.checkpoint_config)),
         next_check_at=now,
     )

@@ -43,9 +43,11 @@ def settle(savepoint: Savepoint, answer: object, now: datetime) -> Outcome:
     match answer:
         case Done(location):
             return _complete(savepoint, location, now)
-        case Failed(reason, usable_location):
+        case Failed(usable_location=str(location)):
             # Flink: the job failed during its stop, but after the savepoint was complete, so the savepoint is usable.
-            return _complete(savepoint, usable_location, now) if usable_location else _fail(savepoint, reason, now)
+            return _complete(savepoint, location, now)
+        case Failed(reason, refusal=refusal):
+            return _fail(savepoint, refusal or reason, now)
         case Forgotten():
             return _find_in_history(savepoint, now)
         case ForgottenBut(savepoints):
@@ -105,7 +107,7 @@ def _complete(savepoint: Savepoint, path: str, now: datetime) -> Outcome:
         "path": path,
         "completed_at": (row.latest_ack_at if row else None) or now,
         "checkpoint": row,
-        "size": _size(row) if row else None,
+        **({"size": _size(row)} if row else {}),
         **columns("failure", ""),
     }
     try:

@@ -51,6 +51,16 @@ def test_a_directory_is_added_and_tested(state_root: Path) -> None:
     assert shown == [["engine", "Spark Structured Streaming"], ["found", "1 streaming query found"]]
 
 
+def test_a_directory_for_savepoints_is_outside_of_the_watched_one(state_root: Path) -> None:
+    Location(state_root / "lake/q").run(0, 1)
+    lake = ("lake", "--directory", f"{state_root}/lake")
+    with pytest.raises(CommandError, match=r"savepoint_target .* is in the watched directory"):
+        run("add", *lake, "--savepoints", f"{state_root}/lake/savepoints")
+    run("add", *lake, "--savepoints", f"{state_root}/savepoints/")
+    assert Cluster.objects.get().savepoint_target == f"{state_root}/savepoints"
+    assert AuditEntry.objects.get().details["now"]["savepoint_target"] == f"{state_root}/savepoints"
+
+
 def test_secrets_come_from_files_and_are_not_audited(flink: FlinkServer, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("s3cret\n")
     flink.needs = {"Authorization": bearer("s3cret")}

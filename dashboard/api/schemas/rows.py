@@ -45,7 +45,8 @@ class ClusterOut(ModelSchema):
     class Meta:
         model = Cluster
         fields = (
-            *("id", "name", "discovery", "rest_url", "zookeeper_hosts", "zookeeper_root", "zookeeper_cluster_id"),
+            *("id", "name", "discovery", "rest_url", "savepoint_target"),
+            *("zookeeper_hosts", "zookeeper_root", "zookeeper_cluster_id"),
             *("zookeeper_authentication", "zookeeper_username", "zookeeper_tls"),
             *("authentication", "username", "engine", "version", "labels", "enabled", "disabled_reason"),
             *("archived_at", "poll_interval_s", "request_limit_s", "requests_at_once", "savepoints_at_once"),

@@ -20,6 +20,10 @@ ACTOR = "manage.py"
 
 # Options of `add` with the form field of each. Secrets come from files, because every account can see command lines.
 _OPTIONS = {
+    "savepoints": (
+        "savepoint_target",
+        "with --directory: where Waymark stores savepoints of the queries, outside of the directory (default: none)",
+    ),
     "zookeeper": (
         "zookeeper_hosts",
         "ZooKeeper servers that store the address of the leader, such as zk1:2181,zk2:2181",

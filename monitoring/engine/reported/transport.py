@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from django.db import connection as database
 from django.utils import timezone
 
 from monitoring.engine.connection import Connection
+from monitoring.engine.database_thread import InDatabaseThread, in_database_thread
 from monitoring.engine.errors import NotFound, Refused
 from monitoring.engine.reported import answers
 from monitoring.engine.reported.answers import Batch
@@ -26,12 +26,6 @@ from monitoring.reasons.engines import EngineReason
 T = TypeVar("T")
 
 _JOB = re.compile(r"/jobs/([0-9a-f]{32})(|/config|/exceptions|/checkpoints|/checkpoints/details/\d{1,18})")
-
-
-class InDatabaseThread(Protocol):
-    """Runs a function where the database may be used, and returns its result."""
-
-    def __call__(self, work: Callable[[], T]) -> Awaitable[T]: ...
 
 
 @dataclass(frozen=True)
@@ -56,7 +50,7 @@ class ReportedTransport:
         self._now = now
         self._runs: dict[str, ReportedRun] | None = None
         self._read: dict[str, _Read] = {}
-        self.in_database: InDatabaseThread = _in_thread
+        self.in_database: InDatabaseThread = in_database_thread
 
     async def ask(
         self,
@@ -130,13 +124,3 @@ def _news(run: ReportedRun, read: _Read) -> _Read:
     progress = ReportedBatch.objects.filter(run=run, batch_id=newest).values_list("progress", flat=True).first()
     kept = {number: batch for number, batch in batches.items() if number > newest - BATCHES_KEPT}
     return replace(read, last_id=run.last_id, batches=kept, progress=progress)
-
-
-async def _in_thread(work: Callable[[], T]) -> T:
-    def closing() -> T:
-        try:
-            return work()
-        finally:
-            database.close()
-
-    return await asyncio.to_thread(closing)

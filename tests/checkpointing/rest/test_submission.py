@@ -22,6 +22,7 @@ from checkpointing.storage.locations import local_path
 from dashboard.management.commands.submit import Command, in_current_directory
 from tests.checkpointing.jobs.running_job_manager import PROGRAM, RunningJobManager, eventually, running_job_manager
 from tests.checkpointing.spark.recordings import unpacked
+from tests.checkpointing.spark.test_imported_while_running import saved
 from tests.storage_servers import StorageServer
 
 NO_OPTIONS: dict[str, Any] = {
@@ -182,6 +183,25 @@ async def test_submit_starts_from_a_checkpoint_location_of_spark(
     assert checkpoint.imported_from == (str(location),)
     assert checkpoint.entry_class == "words.py:wordcount"
     assert list(checkpoint.batches) == [UNNAMED]
+
+
+async def test_submit_starts_from_a_savepoint_of_a_watched_query(
+    manager: RunningJobManager, program: Path, tmp_path: Path
+) -> None:
+    """The program of the savepoint is not known, so any program may start from it. Only one job continues the query."""
+    recording = unpacked("count in rocksdb format 2", tmp_path / "watched")
+    [root] = manager.settings.savepoint_roots.roots[:1]
+    checkpoint = saved(recording, Path(root) / "watched")
+    body = {"savepointPath": checkpoint.location, "entryClass": "words.py:wordcount"}
+    answer = await manager.post("/savepoints/validate", body)
+    assert (answer["valid"], answer["reason"]) == (True, None)
+
+    await submit(manager, f"{program}:wordcount", "--from-savepoint", checkpoint.location)
+    restore = manager.launcher.specs[0].restore
+    assert restore is not None
+    assert restore.directory == checkpoint.location
+    with pytest.raises(CommandError, match="continues its query and is RUNNING"):
+        await submit(manager, f"{program}:wordcount", "--from-savepoint", checkpoint.location)
 
 
 async def test_a_checkpoint_location_for_each_query(manager: RunningJobManager, program: Path, tmp_path: Path) -> None:

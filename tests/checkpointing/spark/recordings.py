@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checkpointing.spark.plan import QueryPlan, Sink, explain, query_plan
+from checkpointing.spark.plan import Sink, explain, query_plan
+from checkpointing.spark.query_plan import QueryPlan
 from checkpointing.spark.staging import QueryFiles
 from tests.checkpointing.spark.bench import LAYOUTS, STATE
 from tests.spark_session import PARTITIONS, put_back, spark_session

@@ -20,7 +20,8 @@ from checkpointing.model.messages import (
     VertexKind,
 )
 from checkpointing.spark.agent import FIGURES_WAIT_S, STAGING_LIMIT_S, Acknowledged, CheckpointAgent
-from checkpointing.spark.plan import QueryPlan, Sink, query_plan
+from checkpointing.spark.plan import Sink, query_plan
+from checkpointing.spark.query_plan import QueryPlan
 from checkpointing.spark.snapshot import DurableSubtask
 from checkpointing.spark.staging import QueryFiles
 from checkpointing.spark.task_metrics import BatchFigures, TaskFigures

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from checkpointing.checkpoint_location.layout import Owner
 from checkpointing.model.messages import VertexKind
-from checkpointing.spark.plan import QueryPlan, Sink, query_plan
+from checkpointing.spark.plan import Sink, query_plan
+from checkpointing.spark.query_plan import QueryPlan
 
 STATE = (
     "state info [ checkpoint = <unknown>, runId = 3, opId = {}, ver = 0, numPartitions = {}] stateStoreCkptIds = None"

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from checkpointing.spark.plan import QueryPlan, Sink, query_plan
+from checkpointing.spark.plan import Sink, query_plan
+from checkpointing.spark.query_plan import QueryPlan
 from checkpointing.spark.state_mismatch import state_mismatch_message
 
 OPERATORS = (

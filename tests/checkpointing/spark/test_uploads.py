@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from checkpointing.clock import SystemClock
-from checkpointing.spark.uploads import ExecutorUploads, Upload, UploadFailed, shares
+from checkpointing.spark.executor_uploads import ExecutorUploads, shares
+from checkpointing.spark.uploads import Upload, UploadFailed
 from tests.storage_servers import StorageServer
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -75,7 +76,7 @@ def test_a_batch_delays_the_upload_and_an_aborted_checkpoint_ends_it(
     def began() -> list[str]:
         return [path.stem for path in tmp_path.glob("*.began")]
 
-    monkeypatch.setattr("checkpointing.spark.uploads.upload_share", held)
+    monkeypatch.setattr("checkpointing.spark.executor_uploads.upload_share", held)
     big = [Upload(str(number), "", 32 << 20, str(tmp_path), by_content=True) for number in range(6)]
     over, uploads = threading.Event(), ExecutorUploads(spark.sparkContext, 0, SystemClock())
     with ThreadPoolExecutor(2) as threads:

@@ -146,6 +146,12 @@ def test_the_number_of_locations_is_limited(tmp_path: Path) -> None:
     assert codes(after) == ["watched.too-many"]
 
 
+def test_copies_in_savepoints_are_left_out(tmp_path: Path) -> None:
+    location = Location(tmp_path / "savepoints/query").run(0, 0)
+    Location(tmp_path / "savepoints/savepoint-0a1b2c-0123456789ab/_").run(0, 0)
+    assert ids(step(Scan({}), tmp_path)) == {"savepoints/query": location.id}
+
+
 def test_locations_of_waymark_itself_are_left_out(tmp_path: Path) -> None:
     Location(tmp_path / "own").write("timelines", "[]")
     assert step(Scan({}), tmp_path).found == {}

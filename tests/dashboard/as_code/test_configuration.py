@@ -256,6 +256,20 @@ def test_prune_removes_clusters_and_resets_jobs(now: datetime) -> None:
     assert act("jobs: []\n", now, prune=True) == []
 
 
+def test_a_directory_for_savepoints_of_watched_queries_is_configuration(now: datetime, settings: Settings) -> None:
+    settings.STATE_ROOTS = ("/data",)
+    text = "clusters:\n  - name: lake\n    discovery: directory\n    rest_url: /data/lake\n"
+    act(text, now)
+    assert "savepoint_target" not in export(Role.ADMIN)
+    saved = f"{text}    savepoint_target: /data/savepoints\n"
+    assert what(saved) == {"cluster lake": {"savepoint_target": ("", "/data/savepoints")}}
+    act(saved, now)
+    assert Cluster.objects.get().savepoint_target == "/data/savepoints"
+    assert what(export(Role.ADMIN)) == {}
+    [problem] = plan(saved.replace("/data/savepoints", "/data/lake/savepoints"), Role.ADMIN).problems
+    assert "is in the watched directory" in str(problem)
+
+
 def test_secrets_are_kept_or_read_from_a_named_file(now: datetime, tmp_path: Path, settings: Settings) -> None:
     settings.CODE_SECRETS = str(tmp_path)
     (tmp_path / "east-token").write_text("abc123\n")

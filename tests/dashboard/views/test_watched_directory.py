@@ -19,6 +19,7 @@ from tests.checkpointing.watched.locations import Location
 from tests.dashboard.views.test_clusters import TYPED, errors
 
 ONLY_WATCHED = "Waymark only watches this query, and cannot start, stop or save it"
+ONLY_SAVED = "Waymark only watches and saves this query, and cannot start or stop it"
 
 
 @pytest.fixture
@@ -158,3 +159,61 @@ def test_every_action_is_refused_with_the_reason(admin: Client, job: Job) -> Non
     assert not Savepoint.objects.exists()
     assert not AuditEntry.objects.filter(action__startswith="job.cancel").exists()
     assert not RestartAttempt.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("target", "text"),
+    [
+        ("relative", "is neither an absolute path nor an address"),
+        ("/elsewhere", "/elsewhere is not below a directory of WAYMARK_STATE_ROOTS, so Waymark does not write there."),
+        ("{root}/lake", "{root}/lake is in the watched directory {root}/lake. Waymark never writes there"),
+        ("{root}/lake/savepoints", "{root}/lake/savepoints is in the watched directory {root}/lake."),
+        ("{root}/other/savepoints", "{root}/other/savepoints is in the watched directory {root}/other."),
+    ],
+)
+def test_a_wrong_directory_for_savepoints_is_explained_at_its_field(
+    admin: Client, state_root: Path, target: str, text: str
+) -> None:
+    location(state_root / "lake/q").run(0, 1)
+    Cluster.objects.create(name="other", discovery=Discovery.DIRECTORY, rest_url=f"{state_root}/other")
+    sent = typed(state_root / "lake", savepoint_target=target.format(root=state_root))
+    response = admin.post(reverse("cluster-add"), sent)
+    assert response.status_code == 422
+    assert text.format(root=state_root) in errors(response)["savepoint_target"][0]
+    assert Cluster.objects.count() == 1
+
+
+def test_a_watched_directory_must_not_contain_savepoints_of_another_one(admin: Client, state_root: Path) -> None:
+    location(state_root / "q").run(0, 1)
+    place = {"rest_url": f"{state_root}/a", "savepoint_target": f"{state_root}/savepoints"}
+    Cluster.objects.create(name="other", discovery=Discovery.DIRECTORY, **place)
+    response = admin.post(reverse("cluster-add"), typed(state_root))
+    assert f"contains {state_root}/savepoints, where Waymark stores savepoints" in errors(response)["rest_url"][0]
+
+
+def test_with_a_directory_for_savepoints_a_query_is_saved_and_still_never_stopped(
+    admin: Client, job: Job, state_root: Path
+) -> None:
+    Cluster.objects.update(savepoint_target=f"{state_root.parent}/savepoints")
+    page = admin.get(reverse("job", args=[job.pk])).content.decode()
+    names = ("job-savepoint", "job-stop", "job-restart", "job-cancel")
+    assert [name for name in names if f'"{reverse(name, args=[job.pk])}"' in page] == ["job-savepoint"]
+    stopped = admin.post(reverse("job-stop", args=[job.pk]), follow=True).content.decode()
+    canceled = admin.post(reverse("job-cancel", args=[job.pk]), {"reason": "x"}, follow=True).content.decode()
+    restarted = admin.post(reverse("job-restart", args=[job.pk]), {"from": "stop"}, follow=True).content.decode()
+    assert [ONLY_SAVED in answer for answer in (stopped, canceled, restarted)] == [True] * 3
+    assert not Savepoint.objects.exists()
+
+    admin.post(reverse("job-savepoint", args=[job.pk]), follow=True)
+    savepoint = Savepoint.objects.get()
+    assert (savepoint.state, savepoint.requested_by) == ("requested", "alma")
+    assert AuditEntry.objects.filter(action="savepoint.request").count() == 1
+    savepoint.state, savepoint.path = "completed", "/savepoints/savepoint-1"
+    savepoint.save()
+    for address in (reverse("job-savepoints", args=[job.pk]), reverse("savepoint", args=[savepoint.pk])):
+        page = admin.get(address).content.decode()
+        assert "/savepoints/savepoint-1" in page
+        assert "Restart from this savepoint" not in page
+    assert "start the program from this savepoint" in page
+    cluster = admin.get(reverse("cluster", args=[job.cluster_id])).content.decode()
+    assert f"{state_root.parent}/savepoints" in cluster

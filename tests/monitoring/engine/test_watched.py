@@ -10,19 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.utils import timezone
 from pytest_django import Settings
 
 from checkpointing.clock import ManualClock
 from checkpointing.storage.errors import AccessDenied
 from checkpointing.watched.scanning import PASS_EVERY_MS
 from monitoring.engine.client import FlinkClient
-from monitoring.engine.connection import Connection
+from monitoring.engine.connection import Connection, connection_of
 from monitoring.engine.errors import NotFound, NotReady, Refused, RequestNotSent, RootUnreadable, Unreachable
 from monitoring.engine.examination import Problem, examine
+from monitoring.engine.operations import Done, Failed, Forgotten, InProgress
 from monitoring.engine.probe import Found
 from monitoring.engine.storage_calls import HANGING
 from monitoring.engine.watched import LISTINGS, WatchedTransport
-from monitoring.models import Cluster, Discovery
+from monitoring.models import Cluster, Discovery, LocationCopy
+from monitoring.reasons.columns import columns
 from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.refusals import RefusalReason
 from tests.checkpointing.watched.locations import START_MS, CountedFiles, Location
@@ -239,3 +242,85 @@ def test_the_test_of_a_missing_directory_names_it(root: Path) -> None:
 def look(root: Path) -> Found | Problem:
     cluster = Cluster(name="c", discovery=Discovery.DIRECTORY, rest_url=str(root))
     return examine(cluster, lambda: pytest.fail("the clock is not needed"))
+
+
+@pytest.fixture
+def saving(root: Path, rows: Any) -> Cluster:
+    (root / "m").mkdir()
+    return rows.cluster(discovery=Discovery.DIRECTORY, rest_url=f"{root}/m", savepoint_target=f"{root}/savepoints")
+
+
+@pytest.mark.django_db(transaction=True)
+class TestWithADirectoryForSavepoints:
+    def ask(self, cluster: Cluster, act: Callable[[FlinkClient], Awaitable[Any]]) -> Any:
+        async def asked() -> Any:
+            async with FlinkClient(connection_of(cluster), read_limit_s=5) as client:
+                await client.jobs_overview()
+                return await act(client)
+
+        return asyncio.run(asked())
+
+    def test_a_request_is_stored_once_and_answered_as_flink_does(self, root: Path, saving: Cluster) -> None:
+        query = Location(root / "m/team/q").run(0, 1)
+        trigger = "ab" * 16
+        for _ in range(2):
+            assert self.ask(saving, lambda client: client.trigger_savepoint(query.id, trigger)) == trigger
+        copy = LocationCopy.objects.get()
+        assert (copy.location, copy.target) == (f"{root}/m/team/q", f"{root}/savepoints")
+        assert (copy.cluster, copy.query_id, copy.state) == (saving, query.id, "queued")
+        answers = []
+        for values in (
+            {},
+            {"state": "copying"},
+            {"state": "completed", "path": "/savepoints/a"},
+            {"state": "failed", **columns("failure", RefusalReason.TARGET_MISSING(target="/x"))},
+        ):
+            LocationCopy.objects.update(**values)
+            answers.append(self.ask(saving, lambda client: client.savepoint_status(query.id, trigger)))
+        assert answers[:3] == [InProgress(), InProgress(), Done("/savepoints/a")]
+        assert isinstance(answers[3], Failed)
+        assert answers[3].refusal == RefusalReason.TARGET_MISSING(target="/x")
+        LocationCopy.objects.all().delete()
+        assert self.ask(saving, lambda client: client.savepoint_status(query.id, trigger)) == Forgotten()
+
+    def test_the_answer_is_known_after_the_directory_was_removed_from_the_cluster(
+        self, root: Path, saving: Cluster
+    ) -> None:
+        query = Location(root / "m/q").run(0, 1)
+        self.ask(saving, lambda client: client.trigger_savepoint(query.id, "ab" * 16))
+        saving.savepoint_target = ""
+        assert self.ask(saving, lambda client: client.savepoint_status(query.id, "ab" * 16)) == InProgress()
+        with pytest.raises(Refused):
+            self.ask(saving, lambda client: client.trigger_savepoint(query.id, "cd" * 16))
+
+    def test_an_unknown_query_is_not_saved(self, root: Path, saving: Cluster) -> None:
+        Location(root / "m/q").run(0, 1)
+        with pytest.raises(NotFound):
+            self.ask(saving, lambda client: client.trigger_savepoint(QUERY, "ab" * 16))
+        assert not LocationCopy.objects.exists()
+
+    @pytest.mark.parametrize(
+        "act",
+        [
+            lambda client: client.cancel(QUERY),
+            lambda client: client.stop_with_savepoint(QUERY, QUERY),
+            lambda client: client.trigger_checkpoint(QUERY),
+            lambda client: client.dispose_savepoint("/s"),
+        ],
+    )
+    def test_every_other_command_is_refused(
+        self, saving: Cluster, act: Callable[[FlinkClient], Awaitable[Any]]
+    ) -> None:
+        with pytest.raises(Refused) as refused:
+            self.ask(saving, act)
+        assert (refused.value.status, refused.value.reason) == (405, EngineReason.ONLY_SAVED())
+
+    def test_a_missing_directory_is_reported_by_the_test_of_the_connection(self, root: Path, saving: Cluster) -> None:
+        Location(root / "m/q").run(0, 1)
+        found = examine(saving, timezone.now)
+        assert isinstance(found, Found)
+        assert found.remarks == (RefusalReason.TARGET_MISSING(target=f"{root}/savepoints"),)
+        (root / "savepoints").mkdir()
+        found = examine(saving, timezone.now)
+        assert isinstance(found, Found)
+        assert found.remarks == ()

@@ -99,13 +99,13 @@ def _copied_running(
 
 def _copied(query: str, found: SparkLocation, scratch: Path) -> StagedBatch:
     try:
+        plan = _plan(query, found)
         # Small files first: Spark removes logs and changes of state sooner than the large files of snapshots.
         for file in sorted(found.selected, key=lambda file: file.size):
             target = scratch / file_name(file.path)
             found.files.get(f"{found.location}/{file.path}", target, _SHA256)
             if target.stat().st_size != file.size:
                 raise in_use(found.location)
-        plan = _plan(query, found)
     except FileNotFoundError as error:
         raise in_use(found.location) from error
     return StagedBatch(QueryFiles(plan, scratch, None), found.batch, found.selected, scratch)

@@ -411,6 +411,19 @@ def test_a_full_disk_is_reported_and_leaves_no_files(
     assert not list(target.iterdir())
 
 
+def test_a_target_without_rights_is_reported(
+    savepoint: Savepoint, root: Path, settings: Settings, now: datetime
+) -> None:
+    """Not even root can create a directory in /sys/kernel."""
+    settings.STATE_ROOTS = (*settings.STATE_ROOTS, "/sys/kernel")
+    Cluster.objects.update(savepoint_target="/sys/kernel")
+    failed = settle(savepoint, now)
+    assert failed.failure_value is not None, failed.failure
+    assert failed.failure_value.code.value == "watched.not-saved"
+    assert failed.failure_value.args["target"] == "/sys/kernel"
+    assert not LocationCopy.objects.get().leftovers
+
+
 def test_a_storage_that_hangs_occupies_only_the_places_of_its_cluster(
     savepoint: Savepoint, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:

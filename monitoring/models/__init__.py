@@ -20,6 +20,7 @@ from monitoring.models.clusters import (
     Engine,
     ZooKeeperAuthentication,
 )
+from monitoring.models.discoveries import DiscoverySource, FoundResource, SourceKind, WatchedKind
 from monitoring.models.incidents import (
     INHIBITING_KINDS,
     Incident,
@@ -112,8 +113,10 @@ __all__ = [
     "DeliveryAttempt",
     "DeliveryState",
     "Discovery",
+    "DiscoverySource",
     "Engine",
     "FigureBaseline",
+    "FoundResource",
     "Grant",
     "GrantedRole",
     "HourlyBaseline",
@@ -166,11 +169,13 @@ __all__ = [
     "SavepointOrigin",
     "SavepointState",
     "Severity",
+    "SourceKind",
     "StateRead",
     "StateReadKind",
     "StateReadState",
     "StepState",
     "Tick",
     "Verdict",
+    "WatchedKind",
     "ZooKeeperAuthentication",
 ]

@@ -119,10 +119,16 @@ def database_away(error: Exception) -> None:
         log.warning("The database cannot be used, and nothing is watched until it can: %s", _first_line(error))
 
 
-def _failed(task: str, error: Exception) -> None:
+def log_failure(task: str, error: Exception) -> str:
+    """Log an unexpected error, once a minute while it repeats. Return its text."""
     text = f"{type(error).__name__}: {_first_line(error)}"[:_TEXT_LIMIT]
     if LOG_THROTTLE.should_log(task, text):
         log.error("%s failed, the next tick tries again: %s", task, text, exc_info=error)
+    return text
+
+
+def _failed(task: str, error: Exception) -> None:
+    text = log_failure(task, error)
     try:
         _write(_FAILED, task=task, now=clock.now(), failure=text)
     except DatabaseError as again:

@@ -45,11 +45,7 @@ class DiscoveryReason(ReasonCode):
     TOO_MANY = "discoveries.too-many", _("There are more than {most:,} resources {resource}. Select fewer of them.")
     UNREADABLE = (
         "discoveries.unreadable",
-        ngettext(
-            "{count} of the resources {resource} cannot be read, for example {name!r}.",
-            "{count} of the resources {resource} cannot be read, for example {name!r}.",
-            "count",
-        ),
+        _("{count} of the resources {resource} cannot be read, for example {name!r}."),
     )
 
     # What operators report.
@@ -63,10 +59,6 @@ class DiscoveryReason(ReasonCode):
     ADDRESS_TAKEN = (
         "discoveries.address-taken",
         _("The cluster {cluster} already has the address {url}. Enter another address pattern for this source."),
-    )
-    ADDRESS_REFUSED = (
-        "discoveries.address-refused",
-        _("The address pattern gives an address that is not allowed. {why}"),
     )
 
     # Reports.

@@ -54,10 +54,19 @@ _FIELDS = {
     "summary_cron": _("times of the shift summary"),
     "summary_time_zone": _("time zone of the summary"),
     "summary_hours": _("hours in the summary"),
+    "in_cluster": _("service account of the pod"),
+    "kubeconfig": _("kubeconfig"),
+    "namespaces": _("namespaces"),
+    "label_selector": _("label selector"),
+    "address_pattern": _("address of the REST APIs"),
+    "enabled": _("switched on"),
 }
 
 # Actors that are no accounts. The audit log stores these names.
-_IDENTITIES = {gettext_noop("waymark"), gettext_noop("anonymous"), gettext_noop("manage.py"), gettext_noop("inventory")}
+_IDENTITIES = {
+    *(gettext_noop("waymark"), gettext_noop("anonymous"), gettext_noop("manage.py"), gettext_noop("inventory")),
+    gettext_noop("discovery"),
+}
 Details = dict[str, Any]
 _ACTIONS: dict[str, StrOrPromise | Callable[[Details], StrOrPromise]] = {
     "code.apply": lambda details: (
@@ -99,6 +108,11 @@ _ACTIONS: dict[str, StrOrPromise | Callable[[Details], StrOrPromise]] = {
     "default.add": _("added default settings for jobs with these labels"),
     "default.change": _("changed default settings for jobs with these labels"),
     "default.remove": _("removed default settings for jobs with these labels"),
+    "discovery.add": _("added the source of clusters"),
+    "discovery.change": lambda details: (
+        _("changed the source of clusters: %(changes)s") % {"changes": _changes(details.get("now"))}
+    ),
+    "discovery.remove": _("removed the source of clusters"),
     "job.add": _("added the job before its first run"),
     "job.defaults": lambda details: (
         _("applied default settings to the job: %(changes)s") % {"changes": _changes(details.get("now"))}

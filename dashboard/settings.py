@@ -296,6 +296,7 @@ def _every(task: str, seconds: float) -> dict[str, object]:
 RECOVERY_EVERY = timedelta(seconds=1)
 CELERY_BEAT_SCHEDULE = {
     "poll": _every("monitoring.tasks.poll_clusters", 1.0),
+    "discoveries": _every("monitoring.tasks.watch_discoveries", 15.0),
     "rules": _every("monitoring.tasks.evaluate_rules", 5.0),
     "objectives": _every("monitoring.tasks.measure_objectives", 30.0),
     "notify": _every("monitoring.tasks.deliver_notifications", 3.0),

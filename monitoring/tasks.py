@@ -11,7 +11,7 @@ from celery.signals import worker_process_shutdown, worker_shutdown, worker_shut
 from monitoring import clock
 from monitoring.reasons.report import CycleReport
 from monitoring.reasons.work import WorkReason
-from monitoring.selfwatch.ticks import log_report, recorded
+from monitoring.selfwatch.ticks import log_failure, log_report, recorded
 
 
 @shared_task
@@ -23,20 +23,34 @@ def poll_clusters() -> None:
     POLLING.keep_going(log_report)
 
 
+@shared_task
+@recorded
+def watch_discoveries() -> None:
+    """Start a thread for each source that is due (discovery/rounds.py), and return at once."""
+    from monitoring.discovery.rounds import ROUNDS
+
+    ROUNDS.start_due(log_report, log_failure)
+
+
 @worker_shutting_down.connect
 def stop_polling(**_: object) -> None:
+    from monitoring.discovery.rounds import ROUNDS
     from monitoring.polling.service import POLLING
 
     POLLING.end()
+    ROUNDS.end()
 
 
 @worker_process_shutdown.connect
 @worker_shutdown.connect
 def release_polls(**_: object) -> None:
+    from monitoring.discovery.rounds import ROUNDS
     from monitoring.polling.service import POLLING
 
     POLLING.end()
+    ROUNDS.end()
     POLLING.join()
+    ROUNDS.join()
 
 
 @shared_task

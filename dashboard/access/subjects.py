@@ -62,14 +62,14 @@ KINDS: Mapping[str, Kind] = {
     "pauses": Kind(AutomationPause, "", "cluster", visible_to_all=True),
     "automation/pauses": Kind(AutomationPause, "", "cluster", visible_to_all=True),
 }
-# Only administrators may change these: clusters and the programs that run on them.
-ADMIN_ROUTES = ("clusters", "jobs/<int:job_id>/programs")
+# Only administrators may change these: clusters, sources that find clusters, and the programs that run on them.
+ADMIN_ROUTES = ("clusters", "discoveries", "jobs/<int:job_id>/programs")
 # These belong to the account that sends the request.
 OWN_ROUTES = ("views",)
 # The endpoint itself checks its tokens, which have no other right.
 REPORT_ROUTES = ("agent",)
 # These concern all jobs, so only accounts that may see all jobs may see them.
-GLOBAL_ROUTES = ("audit", "channels", "health/page", "mail", "code", "runbooks")
+GLOBAL_ROUTES = ("audit", "channels", "discoveries", "health/page", "mail", "code", "runbooks")
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from dashboard.api import (
     checkpoints,
     clusters,
     diagnosis,
+    discoveries,
     fleet,
     incidents,
     jobs,
@@ -54,7 +55,7 @@ api = NinjaAPI(
 )
 for each in (
     *(fleet, jobs, checkpoints, savepoints, restarts, incidents, rules, runbooks, objectives, channels, maintenance),
-    *(automation, clusters, submitting, diagnosis, states, system, agent),
+    *(automation, clusters, discoveries, submitting, diagnosis, states, system, agent),
 ):
     api.add_router("", each.routes)
 

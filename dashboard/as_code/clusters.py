@@ -22,7 +22,10 @@ _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 
 
 class Clusters(Section):
-    """All clusters that are not removed. Pauses are no configuration: an import does not start or stop polling."""
+    """All clusters that are not removed and that no source has found.
+
+    Pauses are no configuration: an import does not start or stop polling.
+    """
 
     name = "clusters"
     least = Role.ADMIN
@@ -32,19 +35,20 @@ class Clusters(Section):
         always = ("name", "rest_url")
         return [
             {key: value for key, value in entry_of(each).items() if key in always or value != blank.get(key)}
-            for each in Cluster.objects.filter(archived_at=None).order_by("name")
+            for each in Cluster.objects.filter(archived_at=None, found_resources=None).order_by("name")
         ]
 
     def plan(self, made: Plan, entries: Sequence[Entry]) -> None:
         removed = {cluster.name: cluster for cluster in Cluster.objects.exclude(archived_at=None)}
         stored = dict(made.clusters)
+        kept = {registration.EMBEDDED, *Cluster.objects.exclude(found_resources=None).values_list("name", flat=True)}
         seen: dict[str, int] = {}
         for entry in entries:
             name = text_of(entry, "name")
             if not made.is_repeated(entry, f"cluster {name}", seen) and not made.has_unknown_keys(entry, _keys()):
                 _plan(made, entry, stored.get(name) or removed.get(name) or Cluster())
         for name, cluster in stored.items():
-            if f"cluster {name}" not in seen and name != registration.EMBEDDED:
+            if f"cluster {name}" not in seen and name not in kept:
                 made.remove(f"cluster {name}", removal(cluster))
 
 
@@ -101,13 +105,13 @@ def _data_of(made: Plan, entry: Entry) -> Values:
     references = {f"{name}_from": name for name in SECRETS}
     for key, value in entry.values.items():
         if key in references:
-            data[references[key]] = _secret(made, entry, key)
+            data[references[key]] = secret_in_file(made, entry, key)
         else:
             data[field_name(blank, key)] = labels_text(value) if key == "labels" else value
     return data
 
 
-def _secret(made: Plan, entry: Entry, key: str) -> str:
+def secret_in_file(made: Plan, entry: Entry, key: str) -> str:
     """Return the content of the file that the value names, or add a problem."""
     name, root = str(entry.values[key] or ""), settings.CODE_SECRETS
     if not root:

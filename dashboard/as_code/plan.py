@@ -7,6 +7,7 @@ from dashboard.as_code.base import Plan, Section
 from dashboard.as_code.channels import Channels
 from dashboard.as_code.clusters import Clusters
 from dashboard.as_code.defaults import Defaults
+from dashboard.as_code.discoveries import Discoveries
 from dashboard.as_code.grants import Grants
 from dashboard.as_code.jobs import Jobs, plan_defaults_of_others
 from dashboard.as_code.lines import Problem, Unreadable, read_entries
@@ -14,7 +15,9 @@ from dashboard.as_code.objectives import Objectives
 from dashboard.as_code.rules import Rules
 
 # In this order, because a section may name things of those before it.
-SECTIONS: tuple[Section, ...] = (Clusters(), Defaults(), Jobs(), Channels(), Rules(), Objectives(), Grants())
+SECTIONS: tuple[Section, ...] = (
+    *(Clusters(), Discoveries(), Defaults(), Jobs(), Channels(), Rules(), Objectives(), Grants()),
+)
 NAMES = tuple(section.name for section in SECTIONS)
 
 

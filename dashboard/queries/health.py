@@ -24,6 +24,7 @@ _LATE_S = 10.0
 _TASKS = {
     "keep_history_pipeline": noop("Keep the history job running"),
     "poll_clusters": noop("Poll clusters"),
+    "watch_discoveries": noop("Find clusters"),
     "evaluate_rules": noop("Evaluate rules"),
     "deliver_notifications": noop("Deliver notifications"),
     "measure_objectives": noop("Measure objectives"),

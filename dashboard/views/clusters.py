@@ -20,6 +20,7 @@ from dashboard.forms.editing import for_editing, unchecked
 from dashboard.forms.note import ReasonForm
 from dashboard.language import rendered
 from dashboard.queries.clusters import ClusterCard, read_cluster, read_clusters
+from dashboard.queries.discoveries import resources_of
 from dashboard.views.access import admin_action, admin_required
 from monitoring.engine import registration
 from monitoring.engine.examination import Problem, examine, unencrypted_secret
@@ -183,6 +184,7 @@ def _context(found: Cluster) -> dict[str, Any]:
         "cluster": found,
         "now": now,
         "reason_form": ReasonForm(label_suffix=""),
+        "found": resources_of(found) if found.pk else [],
         "entries": AuditEntry.objects.filter(target=f"cluster {found.name}")[:RECENT],
     }
 

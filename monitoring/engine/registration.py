@@ -15,6 +15,7 @@ from monitoring.engine.identity import Identity
 from monitoring.models import Authentication, Cluster, Engine, Job, QuerySource
 from monitoring.models.secret_field import SecretField
 from monitoring.reasons.columns import store
+from monitoring.reasons.reason import Reason
 
 EMBEDDED = "waymark"
 # The fields that a person sets. Waymark observes all other fields of a cluster.
@@ -29,6 +30,7 @@ _LONG = frozenset({"ca_bundle", "client_certificate"})
 # A change of these fields may lead to another leader, so the stored knowledge about the leader is cleared.
 _ZOOKEEPER = frozenset({"zookeeper_authentication", "zookeeper_username", "zookeeper_password", "zookeeper_tls"})
 _WHERE = frozenset({"discovery", "rest_url", "zookeeper_hosts", "zookeeper_root", "zookeeper_cluster_id"}) | _ZOOKEEPER
+_ENABLED = ("enabled", "disabled_reason", "disabled_reason_value")
 _SILENCE = ("unreachable_since", "consecutive_failures", "last_error", "last_error_value")
 
 Described = Mapping[str, object]
@@ -73,40 +75,42 @@ def change(cluster: Cluster, actor: str) -> tuple[str, ...]:
 
 
 @transaction.atomic
-def watch(cluster: Cluster, *, watched: bool, actor: str, reason: str = "") -> None:
+def watch(cluster: Cluster, *, watched: bool, actor: str, reason: Reason | str = "") -> None:
     """Start or stop watching the cluster. A start also unarchives it; a stop keeps its jobs and their history."""
-    cluster.enabled, cluster.disabled_reason, cluster.archived_at = watched, "" if watched else reason, None
-    cluster.next_poll_at = None
+    cluster.enabled, cluster.archived_at, cluster.next_poll_at = watched, None, None
+    store(cluster, "disabled_reason", "" if watched else reason)
     if not watched:
         _forget_silence(cluster)
-    cluster.save(update_fields=["enabled", "disabled_reason", "archived_at", "next_poll_at", *_SILENCE])
+    cluster.save(update_fields=["archived_at", "next_poll_at", *_ENABLED, *_SILENCE])
     audit.record(actor, "cluster.resume" if watched else "cluster.pause", _target(cluster), reason)
 
 
 @transaction.atomic
-def remove(cluster: Cluster, *, actor: str, reason: str, now: datetime) -> bool:
+def remove(cluster: Cluster, *, actor: str, reason: Reason | str, now: datetime) -> bool:
     """Delete the cluster, or archive it if it has jobs. Return whether it is deleted.
 
     An archived cluster keeps the history of its jobs, is not watched, and loses its secrets. If other clusters see the
     same query, its job moves to one of them with that cluster's next poll.
     """
-    kept = Job.objects.filter(cluster=cluster).exists()
-    audit.record(actor, "cluster.archive" if kept else "cluster.remove", _target(cluster), reason)
-    if not kept:
+    if not Job.objects.filter(cluster=cluster).exists():
+        audit.record(actor, "cluster.remove", _target(cluster), reason)
         cluster.delete()
         return True
     QuerySource.objects.filter(cluster=cluster).delete()
-    cluster.enabled, cluster.disabled_reason, cluster.archived_at = False, reason, now
     cluster.token = cluster.password = cluster.client_key = cluster.zookeeper_password = ""
-    _forget_silence(cluster)
-    cluster.next_poll_at = None
-    cluster.save(
-        update_fields=[
-            *("enabled", "disabled_reason", "archived_at", "token", "password", "client_key", "next_poll_at"),
-            *("zookeeper_password", *_SILENCE),
-        ]
-    )
+    cluster.save(update_fields=["token", "password", "client_key", "zookeeper_password"])
+    archive(cluster, actor=actor, reason=reason, now=now)
     return False
+
+
+@transaction.atomic
+def archive(cluster: Cluster, *, actor: str, reason: Reason | str, now: datetime) -> None:
+    """Stop watching the cluster and hide it. Its settings, its secrets and the history of its jobs stay."""
+    audit.record(actor, "cluster.archive", _target(cluster), reason)
+    cluster.enabled, cluster.archived_at, cluster.next_poll_at = False, now, None
+    store(cluster, "disabled_reason", reason)
+    _forget_silence(cluster)
+    cluster.save(update_fields=["archived_at", "next_poll_at", *_ENABLED, *_SILENCE])
 
 
 def _forget_silence(cluster: Cluster) -> None:
@@ -116,8 +120,8 @@ def _forget_silence(cluster: Cluster) -> None:
 
 
 @transaction.atomic
-def confirm_same(cluster: Cluster, actor: str, reason: str = "") -> None:
-    """Store a person's confirmation that the engine at the address is this cluster: its answers count again."""
+def confirm_same(cluster: Cluster, actor: str, reason: Reason | str = "") -> None:
+    """Store that a person or a source confirms the engine at the address as this cluster: its answers count again."""
     stored = Cluster.objects.select_for_update().get(pk=cluster.pk)
     if stored.stranger is None:
         return

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from functools import lru_cache
 from io import BytesIO
 from typing import NamedTuple
@@ -61,18 +62,48 @@ class Transport:
             headers["Content-Type"] = kind
         if byte_range:
             headers["Range"] = byte_range
+        async with self._requested(method, path, limit_s, content, headers) as response:
+            _require_no_redirect(response)
+            return Answer(response.status, response.headers, await self._content(response, path))
+
+    async def lines(self, path: str, limit_s: float) -> AsyncIterator[Answer | list[bytes]]:
+        """Yield the complete lines of an answer as they arrive, and an Answer first if its status is not 200.
+
+        The answer may be longer than `body_limit`, a line may not. An incomplete last line is left out.
+
+        Raises:
+            The exceptions of `ask`.
+        """
+        async with self._requested("GET", path, limit_s) as response:
+            _require_no_redirect(response)
+            if response.status != 200:
+                yield Answer(response.status, response.headers, await self._content(response, path))
+                return
+            rest = b""
+            async for chunk in response.content.iter_any():
+                *complete, rest = (rest + chunk).split(b"\n")
+                if len(rest) > self._body_limit:
+                    raise Malformed(EngineReason.TOO_LARGE(path=path, limit=self._body_limit))
+                if lines := [line for line in complete if line.strip()]:
+                    yield lines
+
+    def _requested(
+        self,
+        method: str,
+        path: str,
+        limit_s: float,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         session = self._session or self._open()
-        async with session.request(
+        return session.request(
             method,
             URL(self._connection.url + path, encoded=True),
             data=None if content is None else BytesIO(content),  # sent in chunks, because a program may be large
             headers=headers,
             allow_redirects=False,
             timeout=_within(limit_s),
-        ) as response:
-            if 300 <= response.status < 400:
-                raise Redirected(response.status, response.headers.get("Location", ""))
-            return Answer(response.status, response.headers, await self._content(response, path))
+        )
 
     async def close(self) -> None:
         """Close all connections. The next request opens new ones."""
@@ -108,6 +139,11 @@ class Transport:
             if len(content) > self._body_limit:
                 raise Malformed(EngineReason.TOO_LARGE(path=path, limit=self._body_limit))
         return bytes(content)
+
+
+def _require_no_redirect(response: aiohttp.ClientResponse) -> None:
+    if 300 <= response.status < 400:
+        raise Redirected(response.status, response.headers.get("Location", ""))
 
 
 @lru_cache(maxsize=64)

@@ -21,6 +21,7 @@ from monitoring.models.clusters import (
     Engine,
     ZooKeeperAuthentication,
 )
+from monitoring.models.discoveries import DiscoverySource, FoundResource, SourceKind, WatchedKind
 from monitoring.models.incidents import (
     INHIBITING_KINDS,
     Incident,
@@ -117,8 +118,10 @@ __all__ = [
     "DeliveryAttempt",
     "DeliveryState",
     "Discovery",
+    "DiscoverySource",
     "Engine",
     "FigureBaseline",
+    "FoundResource",
     "Grant",
     "GrantedRole",
     "HourlyBaseline",
@@ -173,12 +176,14 @@ __all__ = [
     "SavepointOrigin",
     "SavepointState",
     "Severity",
+    "SourceKind",
     "StateRead",
     "StateReadKind",
     "StateReadState",
     "StepState",
     "Tick",
     "Verdict",
+    "WatchedKind",
     "WatchedQuery",
     "ZooKeeperAuthentication",
 ]

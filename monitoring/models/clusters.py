@@ -93,6 +93,7 @@ class Cluster(models.Model):
     labels = models.JSONField(default=dict, blank=True)
     enabled = models.BooleanField(default=True)
     disabled_reason = models.TextField(blank=True, default="")
+    disabled_reason_value = ReasonField(null=True, blank=True)
     # When the cluster was removed while it had jobs: it is neither shown nor polled, but its history stays.
     archived_at = models.DateTimeField(null=True)
     poll_interval_s = models.FloatField(default=3.0, validators=[MinValueValidator(1), MaxValueValidator(3600)])

@@ -106,3 +106,4 @@ class TaskName(ReasonCode):
     MEASURE_OBJECTIVES = "task.measure-objectives", _("measure objectives")
     PING_DEAD_MAN = "task.ping-dead-man", _("ping dead man")
     POLL_CLUSTERS = "task.poll-clusters", _("poll clusters")
+    WATCH_DISCOVERIES = "task.watch-discoveries", _("find clusters")

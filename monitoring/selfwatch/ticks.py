@@ -120,13 +120,19 @@ def database_away(error: Exception) -> None:
         log.warning("The database cannot be used, and nothing is watched until it can: %s", _first_line(error))
 
 
-def _failed(task: str, error: Exception) -> None:
+def log_failure(task: str, error: Exception) -> tuple[str, Reason | None]:
+    """Log an unexpected error, once a minute while it repeats. Return its text, and its reason if it has one."""
     reason = getattr(error, "reason", None)
     if not isinstance(reason, Reason) or str(reason) != str(error):
         reason = None  # the error has no reason, or its text says more
     text = str(reason or f"{type(error).__name__}: {_first_line(error)}")[:_TEXT_LIMIT]
     if LOG_THROTTLE.should_log(task, text):
         log.error("%s failed, the next tick tries again: %s", task, text, exc_info=error)
+    return text, reason
+
+
+def _failed(task: str, error: Exception) -> None:
+    text, reason = log_failure(task, error)
     try:
         value = None if reason is None else json.dumps(reason.as_json())
         _write(_FAILED, task=task, now=clock.now(), failure=text, value=value)

@@ -11,6 +11,8 @@ from monitoring.models import (
     Cluster,
     Delivery,
     DeliveryState,
+    DiscoverySource,
+    FoundResource,
     Job,
     MaintenanceWindow,
     RestartDecision,
@@ -56,6 +58,8 @@ def rows_of_every_kind(now: datetime, name: str) -> Rows:
     pause = AutomationPause.objects.create(
         cluster=cluster, reason=f"{name}-reason", author="olga", started_at=now - timedelta(minutes=1)
     )
+    source = DiscoverySource.objects.create(name=f"{name}-source", kubeconfig=SECRET)
+    FoundResource.objects.create(source=source, cluster=cluster, name=f"{name}-found", found_at=now, changed_at=now)
     RunException.objects.create(run=run, at=now, name="E", message=f"{name}-message", digest="d")
     ids = {
         "clusters": cluster.pk,
@@ -75,6 +79,7 @@ def rows_of_every_kind(now: datetime, name: str) -> Rows:
         "maintenance": window.pk,
         "pauses": pause.pk,
         "automation": pause.pk,
+        "discoveries": source.pk,
     }
     assert Delivery.objects.filter(pk=message.pk).exists()
     return Rows(cluster, job, ids, (f"{name}-",))

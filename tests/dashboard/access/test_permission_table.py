@@ -23,7 +23,7 @@ from tests.dashboard.access.routes import address_of, all_routes
 from tests.dashboard.access.sample_rows import SECRET, Rows, rows_of_every_kind
 
 ORDER = ("open", "viewer", "operator", "admin", "reporter", "nobody")
-GLOBAL_ROUTES = ("audit", "channels", "health/page", "mail", "code", "runbooks")
+GLOBAL_ROUTES = ("audit", "channels", "discoveries", "health/page", "mail", "code", "runbooks")
 # Routes with status 404 also for allowed accounts: mail is not stored, and the token belongs to another account.
 MAY_BE_EMPTY = (
     "api/v1/jobs/<int:job_id>/state-reads/<",

@@ -1,0 +1,146 @@
+"""Sources that find clusters, and the resources that they have found. Secrets can be written but not read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest
+from ninja import ModelSchema, Query, Status
+from pydantic import Field
+
+from dashboard.access.guard import actor_of, require
+from dashboard.access.roles import Role
+from dashboard.api.operations import answers, router
+from dashboard.api.paging import Listed, PageParams, page_of
+from dashboard.api.schemas.reasons import ReasonJson
+from dashboard.api.typed import Body, checked, filled
+from dashboard.forms.discovery import SECRETS, DiscoveryForm
+from dashboard.queries.discoveries import SourceCard, read_sources
+from monitoring.discovery import sources
+from monitoring.models import DiscoverySource, FoundResource, WatchedKind
+
+routes = router("Found clusters")
+
+
+class WatchedKindOut(ModelSchema):
+    problem_value: ReasonJson
+
+    class Meta:
+        model = WatchedKind
+        fields = ("kind", "namespace", "listed_at", "problem")
+
+
+class DiscoveryOut(ModelSchema):
+    state: str = Field(description="The status of the source: off, error, problems, not read yet, or readable.")
+    resources: int = Field(description="Number of resources that exist.")
+    clusters: int
+    last_error_value: ReasonJson
+    problems: list[WatchedKindOut] = Field(
+        description="Kinds of resources that cannot be read, for example for lack of rights."
+    )
+    missing: list[WatchedKindOut] = Field(description="Kinds of resources whose operator is not installed.")
+
+    class Meta:
+        model = DiscoverySource
+        fields = (
+            *("id", "name", "kind", "in_cluster", "namespaces", "label_selector", "address_pattern", "enabled"),
+            *("last_answer_at", "last_error", "created_at"),
+        )
+
+
+class FoundResourceOut(ModelSchema):
+    cluster_id: int | None = Field(description="The cluster that Waymark monitors because of the resource.")
+    problem_value: ReasonJson
+
+    class Meta:
+        model = FoundResource
+        fields = (
+            *("id", "kind", "namespace", "name", "uid", "labels", "rest_url", "deployment", "state", "problem"),
+            *("found_at", "changed_at", "gone_at"),
+        )
+
+
+class DiscoveryIn(Body):
+    name: str = ""
+    in_cluster: bool = Field(False, description="Use the service account of the worker's pod, and no kubeconfig.")
+    kubeconfig: str = Field("", description="A secret. Empty: keeps the stored one. It may not name programs or files.")
+    namespaces: str = Field("", description="Separated by commas. Empty: all.")
+    label_selector: str = ""
+    address_pattern: str = Field(
+        "http://{name}-rest.{namespace}:8081", description="The address of the REST API of a deployment."
+    )
+    enabled: bool = True
+
+
+@routes.get("/discoveries", response=answers(Listed[DiscoveryOut]), summary="List sources of clusters")
+def discoveries(request: HttpRequest, params: Query[PageParams]) -> dict[str, Any]:
+    page = page_of(DiscoverySource.objects.all(), params, ("id",))
+    return page | {"items": [_json(card) for card in read_sources(page["items"])]}
+
+
+@routes.get("/discoveries/{int:discovery_id}", response=answers(DiscoveryOut), summary="Get a source of clusters")
+def discovery(request: HttpRequest, discovery_id: int) -> dict[str, Any]:
+    return _read(discovery_id)
+
+
+@routes.get(
+    "/discoveries/{int:discovery_id}/resources",
+    response=answers(Listed[FoundResourceOut]),
+    summary="List the resources that a source has found",
+)
+def found(request: HttpRequest, discovery_id: int, params: Query[PageParams]) -> dict[str, Any]:
+    return page_of(_find(discovery_id).found_resources.all(), params, ("id",))
+
+
+@routes.post("/discoveries", response=answers(DiscoveryOut, 201), summary="Add a source of clusters")
+def add(request: HttpRequest, body: DiscoveryIn) -> Status[dict[str, Any]]:
+    require(request, Role.ADMIN)
+    return Status(201, _save(request, body, None))
+
+
+@routes.patch("/discoveries/{int:discovery_id}", response=answers(DiscoveryOut), summary="Change a source of clusters")
+def change(request: HttpRequest, discovery_id: int, body: DiscoveryIn) -> dict[str, Any]:
+    require(request, Role.ADMIN)
+    return _save(request, body, discovery_id)
+
+
+@routes.delete(
+    "/discoveries/{int:discovery_id}", response=answers(None, 204), summary="Remove a source (its clusters stay)"
+)
+def remove(request: HttpRequest, discovery_id: int) -> Status[None]:
+    require(request, Role.ADMIN)
+    sources.remove(_find(discovery_id), actor_of(request))
+    return Status(204, None)
+
+
+def _save(request: HttpRequest, body: DiscoveryIn, discovery_id: int | None) -> dict[str, Any]:
+    def stored() -> DiscoverySource:
+        return DiscoverySource() if discovery_id is None else _find(discovery_id)
+
+    data = filled(DiscoveryForm(instance=stored()), body.given())
+    form = checked(DiscoveryForm(data, instance=stored()), hidden=SECRETS)
+    sources.save(form.instance, actor_of(request))
+    return _read(form.instance.pk)
+
+
+def _find(discovery_id: int) -> DiscoverySource:
+    return DiscoverySource.objects.get(pk=discovery_id)
+
+
+def _read(discovery_id: int) -> dict[str, Any]:
+    [card] = read_sources([_find(discovery_id)])
+    return _json(card)
+
+
+def _json(card: SourceCard) -> dict[str, Any]:
+    own = {name: getattr(card.source, name) for name in DiscoveryOut.Meta.fields}
+    told = {"state": card.state[0], "resources": card.resources, "clusters": card.clusters}
+    return (
+        own
+        | told
+        | {
+            "last_error_value": card.source.last_error_value,
+            "problems": card.problems,
+            "missing": card.missing,
+        }
+    )

@@ -1,0 +1,129 @@
+"""Sources that find clusters, and what they have found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django.db.models import Case, Count, Q, When
+from django.utils.translation import gettext_noop as _
+
+from monitoring.discovery.kubernetes import resources
+from monitoring.models import Cluster, DiscoverySource, FoundResource, WatchedKind
+from monitoring.reasons.discoveries import DiscoveryReason
+
+_KINDS = {
+    resources.FLINK_DEPLOYMENT.key: "FlinkDeployment",
+    resources.FLINK_SESSION_JOB.key: "FlinkSessionJob",
+    resources.FLINK_SNAPSHOT.key: "FlinkStateSnapshot",
+    resources.SPARK_OF_APACHE.key: "SparkApplication (Apache)",
+    resources.SPARK_OF_KUBEFLOW.key: "SparkApplication (Kubeflow)",
+}
+_LABELS = {
+    "off": _("switched off"),
+    "error": _("not readable"),
+    "not read yet": _("not read yet"),
+    "problems": _("partly readable"),
+    "readable": _("readable"),
+}
+SHOWN = 500
+
+
+@dataclass(frozen=True)
+class SourceCard:
+    """A source with the number of resources that are not gone, of their clusters, and of those with a problem."""
+
+    source: DiscoverySource
+    resources: int
+    clusters: int
+    wrong: int
+    problems: list[WatchedKind]
+    missing: list[WatchedKind]
+
+    @property
+    def state(self) -> tuple[str, str]:
+        """Return the state and the tone of its badge."""
+        if not self.source.enabled:
+            return "off", "calm"
+        if self.source.last_error:
+            return "error", "bad"
+        if self.problems:
+            return "problems", "warn"
+        return ("not read yet", "busy") if self.source.last_answer_at is None else ("readable", "good")
+
+    @property
+    def label(self) -> str:
+        """Return the text of the badge, in English."""
+        return _LABELS[self.state[0]]
+
+    @property
+    def missing_kinds(self) -> list[str]:
+        return sorted({kind_name(row.kind) for row in self.missing})
+
+
+@dataclass(frozen=True)
+class ResourceRow:
+    """A found resource for a page."""
+
+    resource: FoundResource
+
+    @property
+    def kind(self) -> str:
+        return kind_name(self.resource.kind)
+
+    @property
+    def is_spark(self) -> bool:
+        return self.resource.kind.startswith("sparkapplications.")
+
+    @property
+    def state(self) -> str:
+        """Return what the operator reports, in its words."""
+        state = self.resource.state
+        names = ("lifecycle", "manager", "job", "application", "snapshot")
+        return " · ".join(dict.fromkeys(state[name] for name in names if name in state))
+
+
+def kind_name(key: str) -> str:
+    return _KINDS.get(key, key)
+
+
+def read_sources(sources: Iterable[DiscoverySource] | None = None) -> list[SourceCard]:
+    found = list(DiscoverySource.objects.all() if sources is None else sources)
+    live = FoundResource.objects.filter(source__in=found, gone_at=None)
+    counted = live.values("source").annotate(
+        resources=Count("pk"), clusters=Count("cluster", distinct=True), wrong=Count("pk", filter=~Q(problem=""))
+    )
+    counts = {row.pop("source"): row for row in counted}
+    kinds: dict[int, list[WatchedKind]] = {}
+    for row in WatchedKind.objects.filter(source__in=found).exclude(problem="").order_by("kind", "namespace"):
+        kinds.setdefault(row.source_id, []).append(row)
+    return [_card(source, counts.get(source.pk, {}), kinds.get(source.pk, [])) for source in found]
+
+
+def read_resources(source: DiscoverySource) -> list[ResourceRow]:
+    """Return the resources that are not gone, at most SHOWN, those with a problem first."""
+    rows = source.found_resources.filter(gone_at=None).select_related("cluster")
+    is_fine = Case(When(problem="", then=1), default=0)
+    return [ResourceRow(row) for row in rows.order_by(is_fine, "kind", "namespace", "name")[:SHOWN]]
+
+
+def resources_of(cluster: Cluster) -> list[ResourceRow]:
+    """Return the resources of a cluster that are not gone: its deployment, and the session jobs on it."""
+    own = FoundResource.objects.filter(cluster=cluster)
+    rows = [ResourceRow(row) for row in own.filter(gone_at=None)]
+    for row in own:
+        others = row.source.found_resources.filter(
+            kind=resources.FLINK_SESSION_JOB.key, namespace=row.namespace, deployment=row.name, gone_at=None
+        )
+        rows += [ResourceRow(other) for other in others]
+    return rows
+
+
+def _card(source: DiscoverySource, counts: dict[str, int], rows: list[WatchedKind]) -> SourceCard:
+    def is_missing(row: WatchedKind) -> bool:
+        return row.problem_value is not None and row.problem_value.code is DiscoveryReason.NOT_INSTALLED
+
+    problems = [row for row in rows if not is_missing(row)]
+    missing = [row for row in rows if is_missing(row)]
+    numbers = {name: counts.get(name, 0) for name in ("resources", "clusters", "wrong")}
+    return SourceCard(source, **numbers, problems=problems, missing=missing)

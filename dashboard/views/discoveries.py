@@ -1,0 +1,72 @@
+"""Sources that find clusters: the list, what each has found, and the actions of administrators."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils.translation import gettext as _
+
+from dashboard.access.guard import actor_of
+from dashboard.forms.discovery import DiscoveryForm
+from dashboard.forms.editing import for_editing
+from dashboard.queries.discoveries import read_resources, read_sources
+from dashboard.views.access import admin_required
+from dashboard.views.confirmation import Confirmation, ask
+from monitoring.discovery import sources
+from monitoring.models import DiscoverySource
+
+
+def discoveries(request: HttpRequest) -> HttpResponse:
+    return render(request, "discoveries/list.html", {"cards": read_sources(), "section": "clusters"})
+
+
+def discovery(request: HttpRequest, pk: int) -> HttpResponse:
+    found = get_object_or_404(DiscoverySource, pk=pk)
+    [card] = read_sources([found])
+    context = {"card": card, "source": found, "rows": read_resources(found), "section": "clusters"}
+    live = request.headers.get("HX-Target") == "discovery-live"
+    return render(request, "discoveries/source_live.html" if live else "discoveries/source.html", context)
+
+
+@admin_required
+def add(request: HttpRequest) -> HttpResponse:
+    return _edit(request, DiscoverySource())
+
+
+@admin_required
+@transaction.atomic
+def edit(request: HttpRequest, pk: int) -> HttpResponse:
+    rows = DiscoverySource.objects.all()
+    return _edit(request, get_object_or_404(for_editing(rows) if request.method == "POST" else rows, pk=pk))
+
+
+@admin_required
+def remove(request: HttpRequest, pk: int) -> HttpResponse:
+    """Show the confirmation, or delete the source on POST."""
+    found = get_object_or_404(DiscoverySource, pk=pk)
+    if request.method == "POST":
+        sources.remove(found, actor_of(request))
+        messages.success(request, _("%(name)s is removed. Its clusters stay.") % {"name": found.name})
+        return redirect("discoveries")
+    consequences = [
+        _("Waymark finds no more clusters there, and does not remove those whose deployment is deleted."),
+        _("The clusters that it has found, their jobs and their history stay. Only the kubeconfig is deleted."),
+    ]
+    question = _("Remove the source %(name)s?") % {"name": found.name}
+    back = reverse("discovery", args=[pk])
+    return ask(request, Confirmation(question, consequences, _("Remove the source"), back, found.name, "clusters"))
+
+
+def _edit(request: HttpRequest, found: DiscoverySource) -> HttpResponse:
+    form = DiscoveryForm(request.POST or None, instance=found, label_suffix="")
+    if request.method == "POST" and form.is_valid():
+        changed = sources.save(form.instance, actor_of(request))
+        text = _("Saved. Waymark reads the resources within half a minute.") if changed else _("No change.")
+        messages.success(request, text)
+        return redirect("discovery", form.instance.pk)
+    stored = DiscoverySource.objects.filter(pk=found.pk).first()
+    context = {"form": form, "source": stored, "section": "clusters"}
+    return render(request, "discoveries/form.html", context, status=422 if form.is_bound else 200)

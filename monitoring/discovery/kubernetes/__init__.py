@@ -1,0 +1,1 @@
+"""Kubernetes as a source of clusters: its credentials, its API, and the resources of the operators."""

@@ -1,0 +1,159 @@
+"""List and watch resources through the Kubernetes API, read-only. Requests go through `engine.transport`.
+
+So addresses are checked when a name is resolved, redirects are refused, and answers have limits of time and size.
+Failures raise EngineError with the reason:
+
+    Unreachable   no answer, or one that broke off
+    NotFound      404: Kubernetes does not have this kind of resources
+    Refused       any other error answer, with its status
+    Expired       410: the version or the page is too old, so the resources have to be listed again
+    Malformed     the answer is not what the API promises
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+
+from monitoring.discovery.kubernetes.resources import ResourceKind, version_of
+from monitoring.engine.connection import Connection
+from monitoring.engine.errors import ConnectionFailure, EngineError, Malformed, NotFound, Refused, Unreachable
+from monitoring.engine.fields import decode
+from monitoring.engine.silence import unreachable
+from monitoring.engine.transport import Answer, Transport
+from monitoring.reasons.discoveries import DiscoveryReason
+from monitoring.reasons.engines import EngineReason
+from monitoring.reasons.reason import Reason
+
+PAGE = 500
+# After the server's own limit, a watch has this long to end.
+_WATCH_ENDS_S = 10.0
+
+
+class Expired(EngineError):
+    def __init__(self) -> None:
+        super().__init__(DiscoveryReason.VERSION_GONE())
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page of a list. `version` is that of the whole list."""
+
+    items: Sequence[Any]
+    version: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change: ADDED, MODIFIED, DELETED, or BOOKMARK, which only has a version."""
+
+    type: str
+    resource: Any
+
+    @property
+    def version(self) -> str:
+        return version_of(self.resource)
+
+
+class KubernetesApi:
+    """A client. It belongs to one event loop, and the caller closes it."""
+
+    def __init__(self, connection: Connection, page: int = PAGE) -> None:
+        self._url = connection.url
+        self._limit_s = connection.request_limit_s
+        self._page = page
+        self._transport = Transport(connection)
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    async def pages(self, kind: ResourceKind, namespace: str, selector: str) -> AsyncIterator[Page]:
+        """Yield the pages of a list."""
+        query = {"limit": str(self._page), **({"labelSelector": selector} if selector else {})}
+        while True:
+            path = f"{kind.path(namespace)}?{urlencode(query)}"
+            try:
+                answer = await self._transport.ask("GET", path, self._limit_s)
+            except (aiohttp.ClientError, TimeoutError, ValueError, OSError) as error:
+                raise self._silent(path, self._limit_s, error) from error
+            if answer.status != 200:
+                raise self._refusal(answer, kind, namespace, "list")
+            found = decode(answer.content)
+            items = found.get("items") if isinstance(found, dict) else None
+            metadata = found.get("metadata") if isinstance(found, dict) else None
+            if not isinstance(items, list) or not isinstance(metadata, dict):
+                raise Malformed(DiscoveryReason.NOT_A_LIST(path=kind.path(namespace)))
+            yield Page(items, version_of(found))
+            following = metadata.get("continue")
+            if not following or not isinstance(following, str):
+                return
+            query["continue"] = following
+
+    async def watch(
+        self, kind: ResourceKind, namespace: str, selector: str, version: str, lasts_s: float
+    ) -> AsyncIterator[list[Change]]:
+        """Yield the changes after `version`, as they arrive. The server ends the watch after `lasts_s` seconds."""
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": str(max(1, round(lasts_s))),
+            **({"labelSelector": selector} if selector else {}),
+        }
+        path = f"{kind.path(namespace)}?{urlencode(query)}"
+        limit_s = max(1, round(lasts_s)) + _WATCH_ENDS_S
+        try:
+            async with aclosing(self._transport.lines(path, limit_s)) as answer:
+                async for part in answer:
+                    if isinstance(part, Answer):
+                        raise self._refusal(part, kind, namespace, "watch")
+                    yield [self._change(line, kind, namespace) for line in part]
+        except (aiohttp.ClientError, TimeoutError, ValueError, OSError) as error:
+            raise self._silent(path, limit_s, error) from error
+
+    def _change(self, line: bytes, kind: ResourceKind, namespace: str) -> Change:
+        found = decode(line)
+        if not isinstance(found, dict) or not isinstance(found.get("object"), dict):
+            raise Malformed(DiscoveryReason.NOT_A_CHANGE(path=kind.path(namespace)))
+        if found.get("type") == "ERROR":
+            raise self._error(found["object"].get("code"), found["object"], kind, namespace, "watch")
+        return Change(str(found.get("type")), found["object"])
+
+    def _silent(self, path: str, limit_s: float, error: Exception) -> Unreachable:
+        if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
+            shown = path.partition("?")[0]
+            reason = EngineReason.TOO_SLOW(url=self._url, path=shown, limit_s=limit_s)
+            return Unreachable(reason, ConnectionFailure.TIMED_OUT)
+        return unreachable(self._url, error)
+
+    def _refusal(self, answer: Answer, kind: ResourceKind, namespace: str, verb: str) -> EngineError:
+        try:
+            status = decode(answer.content)
+        except Malformed:
+            status = {}
+        return self._error(answer.status, status if isinstance(status, dict) else {}, kind, namespace, verb)
+
+    def _error(
+        self, code: object, status: dict[str, Any], kind: ResourceKind, namespace: str, verb: str
+    ) -> EngineError:
+        match code:
+            case 401:
+                return Refused(401, DiscoveryReason.LOG_IN_REFUSED(url=self._url))
+            case 403:
+                return Refused(403, DiscoveryReason.FORBIDDEN(verb=verb, resource=kind.key, where=_where(namespace)))
+            case 404:
+                return NotFound(DiscoveryReason.NOT_INSTALLED(resource=kind.key))
+            case 410:
+                return Expired()
+        number = code if isinstance(code, int) else 500
+        told = {"url": self._url, "path": kind.path(namespace), "message": str(status.get("message") or "")[:500]}
+        return Refused(number, DiscoveryReason.SERVER_ERROR(status=number, **told))
+
+
+def _where(namespace: str) -> Reason:
+    return DiscoveryReason.IN_NAMESPACE(namespace=namespace) if namespace else DiscoveryReason.IN_ALL_NAMESPACES()

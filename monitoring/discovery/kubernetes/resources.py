@@ -1,0 +1,192 @@
+"""Read the resources of the operators: Flink's, and Spark's of Apache and of Kubeflow. Pure functions.
+
+The API may be another server than it should be, so every value is checked. Unknown fields are ignored.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from monitoring.discovery.found import Found, Key
+from monitoring.engine.causes import human
+from monitoring.reasons.discoveries import DiscoveryReason
+from monitoring.reasons.reason import Reason
+
+Json = Mapping[str, Any]
+
+_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+# What a person may enter as a label of a cluster, too.
+_LABEL_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}")
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9._/@:-]{0,100}")
+_LABELS_LONGEST = 1000
+_LONGEST = 1000
+
+
+class Unreadable(ValueError):
+    """The resource is not what its API promises. `name` is what it has as its name, for a message."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+@dataclass(frozen=True)
+class ResourceKind:
+    """A kind of resources. `is_selected`: the source's label selector applies to it."""
+
+    group: str
+    version: str
+    plural: str
+    read: Callable[[Json], dict[str, Any]]
+    is_selected: bool = True
+
+    @property
+    def key(self) -> str:
+        return f"{self.plural}.{self.group}"
+
+    def path(self, namespace: str) -> str:
+        within = f"/namespaces/{namespace}" if namespace else ""
+        return f"/apis/{self.group}/{self.version}{within}/{self.plural}"
+
+
+def read(kind: ResourceKind, resource: object, address_pattern: str) -> Found:
+    """Return the resource. Raise Unreadable."""
+    whole = _object(resource)
+    metadata = _object(whole.get("metadata"))
+    key = key_of(kind, whole)
+    found = kind.read(whole)
+    rest_url = ""
+    if kind is FLINK_DEPLOYMENT:
+        rest_url = address_pattern.replace("{name}", key.name).replace("{namespace}", key.namespace)
+    return Found(
+        key,
+        uid=_text(metadata, "uid")[:64],
+        version=_text(metadata, "resourceVersion")[:200],
+        rest_url=rest_url,
+        labels=_labels(metadata.get("labels")),
+        **found,
+    )
+
+
+def key_of(kind: ResourceKind, resource: object) -> Key:
+    """Return the key of a resource. Raise Unreadable."""
+    metadata = _object(_object(resource).get("metadata"))
+    name, namespace = _text(metadata, "name"), _text(metadata, "namespace")
+    if not _NAME.fullmatch(name) or not _NAMESPACE.fullmatch(namespace):
+        raise Unreadable(name[:80])
+    return Key(kind.key, namespace, name)
+
+
+def version_of(resource: object) -> str:
+    """Return the resourceVersion of a resource, a list or a bookmark, "" if it has none."""
+    return _text(_object(_object(resource).get("metadata")), "resourceVersion")[:200]
+
+
+def _flink_deployment(whole: Json) -> dict[str, Any]:
+    return _flink_job(whole) | {"deployment": _text(_object(whole.get("metadata")), "name")}
+
+
+def _flink_session_job(whole: Json) -> dict[str, Any]:
+    return _flink_job(whole) | {"deployment": _text(_object(whole.get("spec")), "deploymentName")}
+
+
+def _flink_job(whole: Json) -> dict[str, Any]:
+    status = _object(whole.get("status"))
+    job = _object(status.get("jobStatus"))
+    state = {
+        "lifecycle": _text(status, "lifecycleState"),
+        "manager": _text(status, "jobManagerDeploymentStatus"),
+        "job": _text(job, "state"),
+        "job_id": _text(job, "jobId"),
+        "job_name": _text(job, "jobName"),
+    }
+    wrong = [state[name] for name in ("lifecycle", "manager") if state[name] in ("FAILED", "ERROR", "MISSING")]
+    return {"state": _filled(state), "problem": _problem(_error(status), wrong)}
+
+
+def _flink_snapshot(whole: Json) -> dict[str, Any]:
+    spec, status = _object(whole.get("spec")), _object(whole.get("status"))
+    job = _object(spec.get("jobReference"))
+    state = {
+        "snapshot": _text(status, "state"),
+        "type": "checkpoint" if "checkpoint" in spec else "savepoint",
+        "path": _text(status, "path") or _text(_object(spec.get("savepoint")), "path"),
+        "job_kind": _text(job, "kind"),
+        "job_resource": _text(job, "name"),
+        "triggered_at": _text(status, "triggerTimestamp"),
+        "completed_at": _text(status, "resultTimestamp"),
+    }
+    deployment = state["job_resource"] if state["job_kind"] == "FlinkDeployment" else ""
+    wrong = [state["snapshot"]] if state["snapshot"] in ("FAILED", "ABANDONED") else []
+    return {"state": _filled(state), "deployment": deployment, "problem": _problem(_error(status), wrong)}
+
+
+def _spark_of_apache(whole: Json) -> dict[str, Any]:
+    current = _object(_object(whole.get("status")).get("currentState"))
+    return _spark(_text(current, "currentStateSummary"), _text(current, "message"))
+
+
+def _spark_of_kubeflow(whole: Json) -> dict[str, Any]:
+    current = _object(_object(whole.get("status")).get("applicationState"))
+    return _spark(_text(current, "state"), _text(current, "errorMessage"))
+
+
+def _spark(state: str, message: str) -> dict[str, Any]:
+    is_wrong = any(word in state.upper() for word in ("FAIL", "EVICT", "TIMEDOUT", "INVALID", "UNKNOWN"))
+    return {"state": _filled({"application": state}), "problem": _problem(message, [state]) if is_wrong else None}
+
+
+def _problem(error: str, states: list[str]) -> Reason | None:
+    if error:
+        return DiscoveryReason.OPERATOR_ERROR(error=error)
+    return DiscoveryReason.OPERATOR_STATE(state=states[0]) if states else None
+
+
+def _error(status: Json) -> str:
+    """Return the message in `status.error`, which is a text or JSON in a text."""
+    text = _text(status, "error")
+    try:
+        parsed = json.loads(text) if text.startswith("{") else {}
+    except (ValueError, RecursionError):
+        parsed = {}
+    return human(_text(_object(parsed), "message") or text)
+
+
+def _labels(value: object) -> dict[str, str]:
+    return dict(_first_labels(value)) if isinstance(value, dict) else {}
+
+
+def _first_labels(value: Json) -> Iterator[tuple[str, str]]:
+    """Yield the labels that a cluster may have, as many as fit into its form."""
+    length = 0
+    for key, text in sorted(value.items()):
+        if isinstance(text, str) and _LABEL_KEY.fullmatch(key) and _LABEL_VALUE.fullmatch(text):
+            length += len(key) + len(text) + 3
+            if length <= _LABELS_LONGEST:
+                yield key, text
+
+
+def _object(value: object) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(entry: Json, name: str) -> str:
+    value = entry.get(name)
+    return value.replace("\0", "")[:_LONGEST] if isinstance(value, str) else ""
+
+
+def _filled(state: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in state.items() if value}
+
+
+FLINK_DEPLOYMENT = ResourceKind("flink.apache.org", "v1beta1", "flinkdeployments", _flink_deployment)
+FLINK_SESSION_JOB = ResourceKind("flink.apache.org", "v1beta1", "flinksessionjobs", _flink_session_job)
+FLINK_SNAPSHOT = ResourceKind("flink.apache.org", "v1beta1", "flinkstatesnapshots", _flink_snapshot, is_selected=False)
+SPARK_OF_APACHE = ResourceKind("spark.apache.org", "v1", "sparkapplications", _spark_of_apache)
+SPARK_OF_KUBEFLOW = ResourceKind("sparkoperator.k8s.io", "v1beta2", "sparkapplications", _spark_of_kubeflow)
+KINDS = (FLINK_DEPLOYMENT, FLINK_SESSION_JOB, FLINK_SNAPSHOT, SPARK_OF_APACHE, SPARK_OF_KUBEFLOW)

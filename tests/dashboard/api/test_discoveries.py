@@ -1,0 +1,59 @@
+"""The API sets sources that find clusters, and lists what they have found. It never returns a kubeconfig."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from monitoring.models import DiscoverySource, FoundResource
+from monitoring.reasons.columns import columns
+from monitoring.reasons.discoveries import DiscoveryReason
+from tests.monitoring.discovery.played_kubernetes import TOKEN, kubeconfig
+
+pytestmark = pytest.mark.django_db
+PATH = "/api/v1/discoveries"
+
+
+@pytest.fixture
+def admin(db: None) -> Client:
+    client = Client()
+    client.force_login(User.objects.create_superuser("anna"))
+    return client
+
+
+def send(client: Client, method: str, path: str, body: dict[str, object]) -> object:
+    return getattr(client, method)(path, body, content_type="application/json")
+
+
+def test_a_source_is_added_changed_listed_and_removed(admin: Client, now: datetime) -> None:
+    body = {"name": "east", "kubeconfig": kubeconfig("https://10.0.0.1:6443"), "namespaces": "prod"}
+    made = send(admin, "post", PATH, body)
+    assert made.status_code == 201, made.content
+    assert TOKEN not in made.content.decode()
+    assert "kubeconfig" not in made.json()
+    assert (made.json()["state"], made.json()["namespaces"]) == ("not read yet", "prod")
+    own = f"{PATH}/{made.json()['id']}"
+    assert send(admin, "patch", own, {"label_selector": "a=b"}).json()["label_selector"] == "a=b"
+    source = DiscoverySource.objects.get()
+    assert source.kubeconfig.reveal() == body["kubeconfig"], "an empty kubeconfig keeps the stored one"
+    problem = DiscoveryReason.OPERATOR_STATE(state="FAILED")
+    FoundResource.objects.create(
+        source=source, kind="k", namespace="prod", name="a", found_at=now, changed_at=now, **columns("problem", problem)
+    )
+    [found] = admin.get(f"{own}/resources").json()["items"]
+    assert (found["name"], found["cluster_id"]) == ("a", None)
+    assert found["problem_value"] == {"code": "discoveries.operator-state", "args": {"state": "FAILED"}}
+    assert [each["resources"] for each in admin.get(PATH).json()["items"]] == [1]
+    assert admin.delete(own).status_code == 204
+    assert not DiscoverySource.objects.exists()
+
+
+def test_a_kubeconfig_that_runs_a_program_is_refused_without_being_repeated(admin: Client) -> None:
+    body = {"name": "east", "kubeconfig": kubeconfig("https://10.0.0.1", exec="secret-program")}
+    answer = send(admin, "post", PATH, body)
+    assert answer.status_code == 422
+    assert "user.exec" in answer.content.decode()
+    assert "secret-program" not in answer.content.decode()

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from monitoring import clock
+from monitoring.discovery.rounds import Rounds
+from monitoring.models import DiscoverySource
+from tests.monitoring.discovery.played_kubernetes import PlayedKubernetes
+
+Look = Callable[..., list[Exception]]
+
+
+@pytest.fixture
+def kubernetes() -> Iterator[PlayedKubernetes]:
+    with PlayedKubernetes().serving() as api:
+        yield api
+
+
+@pytest.fixture
+def source(kubernetes: PlayedKubernetes, transactional_db: None) -> DiscoverySource:
+    return DiscoverySource.objects.create(name="east", kubeconfig=kubernetes.kubeconfig)
+
+
+@pytest.fixture
+def look() -> Look:
+    """Return a function that runs one round of all due sources to its end, and returns its unexpected errors."""
+
+    def run(lasts_s: float = 0.0, now: Callable[[], Any] = clock.now) -> list[Exception]:
+        errors: list[Exception] = []
+        rounds = Rounds(lasts_s, now)
+        DiscoverySource.objects.update(next_look_at=None)
+        rounds.start_due(lambda report: None, lambda name, error: errors.append(error))
+        rounds.join(120)
+        return errors
+
+    return run

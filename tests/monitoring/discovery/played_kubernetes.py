@@ -1,0 +1,267 @@
+"""A simulated Kubernetes API server over real HTTP, with the semantics of lists and watches.
+
+Each change has a resourceVersion. A list comes in pages of one moment. A watch sends the changes after a version, then
+bookmarks, and ends after timeoutSeconds. Versions that were compacted answer 410 Gone: in the stream, or as the status.
+The switches make it lack a kind of resources, forbid a verb, cut connections, or never answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import threading
+import time
+import urllib.parse
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Json = dict[str, Any]
+TOKEN = "the-token-of-the-account"
+FLINK = "flinkdeployments.flink.apache.org"
+SESSION_JOB = "flinksessionjobs.flink.apache.org"
+SNAPSHOT = "flinkstatesnapshots.flink.apache.org"
+SPARK = "sparkapplications.spark.apache.org"
+KUBEFLOW = "sparkapplications.sparkoperator.k8s.io"
+_TICK_S = 0.3
+
+
+@dataclass(frozen=True)
+class Event:
+    version: int
+    kind: str
+    type: str
+    now: Json
+    before: Json | None
+
+
+@dataclass
+class PlayedKubernetes:
+    """The server. `objects` is by kind, namespace and name. `requests` counts them by verb and kind."""
+
+    objects: dict[tuple[str, str, str], Json] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    version: int = 1000
+    compacted: int = 1000
+    missing: set[str] = field(default_factory=set)
+    forbidden: set[tuple[str, str]] = field(default_factory=set)
+    silent: bool = False
+    status_410: bool = False
+    requests: Counter[tuple[str, str]] = field(default_factory=Counter)
+    pages: dict[str, tuple[int, list[Json]]] = field(default_factory=dict)
+    over: bool = False
+    generation: int = 0
+
+    def __post_init__(self) -> None:
+        self.changed = threading.Condition()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Of", (Handler,), {"api": self}))
+        self._server.daemon_threads = True
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    @property
+    def kubeconfig(self) -> str:
+        return kubeconfig(self.url)
+
+    @contextlib.contextmanager
+    def serving(self) -> Iterator[PlayedKubernetes]:
+        thread = threading.Thread(target=lambda: self._server.serve_forever(0.05))
+        thread.start()
+        try:
+            yield self
+        finally:
+            with self.changed:
+                self.over = True
+                self.changed.notify_all()
+            self._server.shutdown()
+            thread.join()
+            self._server.server_close()
+
+    def put(self, name: str, kind: str = FLINK, namespace: str = "prod", **parts: Any) -> Json:
+        """Create or change an object. `parts`: labels, spec, status, and uid for another object."""
+        with self.changed:
+            before = self.objects.get((kind, namespace, name))
+            uid = parts.pop("uid", None) or (before["metadata"]["uid"] if before else str(uuid.uuid4()))
+            self.version += 1
+            metadata = {"name": name, "namespace": namespace, "uid": uid, "resourceVersion": str(self.version)}
+            metadata["labels"] = parts.pop("labels", before["metadata"]["labels"] if before else {})
+            kept = {part: before[part] for part in ("spec", "status") if part in before} if before else {}
+            now = {"apiVersion": "v1", "kind": "Any", "metadata": metadata, **kept, **parts}
+            self._store("MODIFIED" if before else "ADDED", (kind, namespace, name), now, before)
+            return now
+
+    def delete(self, name: str, kind: str = FLINK, namespace: str = "prod") -> None:
+        with self.changed:
+            before = self.objects.pop((kind, namespace, name))
+            self.version += 1
+            metadata = before["metadata"] | {"resourceVersion": str(self.version)}
+            self.events.append(Event(self.version, kind, "DELETED", before | {"metadata": metadata}, before))
+            self.changed.notify_all()
+
+    def _store(self, type_: str, key: tuple[str, str, str], now: Json, before: Json | None) -> None:
+        self.objects[key] = now
+        self.events.append(Event(self.version, key[0], type_, now, before))
+        self.changed.notify_all()
+
+    def compact(self) -> None:
+        """Forget all changes and all pages, as etcd does after some minutes."""
+        with self.changed:
+            self.compacted = self.version
+            self.events.clear()
+            self.pages.clear()
+
+    def cut(self) -> None:
+        """Cut all watches in the middle of a line."""
+        with self.changed:
+            self.generation += 1
+            self.changed.notify_all()
+
+    def names(self, kind: str = FLINK) -> set[str]:
+        return {f"{namespace}/{name}" for of, namespace, name in self.objects if of == kind}
+
+
+def kubeconfig(url: str, **user: str) -> str:
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": url}}],
+        "users": [{"name": "u", "user": user or {"token": TOKEN}}],
+    }
+    return json.dumps(config)  # JSON is YAML
+
+
+def _matches(thing: Json, selector: str) -> bool:
+    pairs = (pair.split("=", 1) for pair in filter(None, selector.split(",")))
+    return all(thing["metadata"]["labels"].get(key) == value for key, value in pairs)
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    api: PlayedKubernetes
+
+    def do_GET(self) -> None:
+        path, _, query = self.path.partition("?")
+        asked = dict(urllib.parse.parse_qsl(query))
+        parts = path.strip("/").split("/")
+        namespace = parts[parts.index("namespaces") + 1] if "namespaces" in parts else ""
+        kind = f"{parts[-1]}.{parts[1]}"
+        verb = "watch" if asked.get("watch") == "true" else "list"
+        api = self.api
+        api.requests[verb, kind] += 1
+        if api.silent:
+            with api.changed:
+                api.changed.wait_for(lambda: api.over)
+            self.close_connection = True
+        elif self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            self._fail(401, "Unauthorized")
+        elif kind in api.missing:
+            self._fail(404, "404 page not found")
+        elif (verb, kind) in api.forbidden:
+            self._fail(403, f"{kind} is forbidden")
+        elif verb == "list":
+            self._list(kind, namespace, asked)
+        else:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                self._watch(kind, namespace, asked)
+
+    def log_message(self, *arguments: Any) -> None:
+        pass
+
+    def _list(self, kind: str, namespace: str, asked: dict[str, str]) -> None:
+        with self.api.changed:
+            page = self._page(kind, namespace, asked)
+        if page is None:
+            self._fail(410, "The provided continue parameter is too old.")
+        else:
+            self._answer(200, page)
+
+    def _page(self, kind: str, namespace: str, asked: dict[str, str]) -> Json | None:
+        api, selector, limit = self.api, asked.get("labelSelector", ""), int(asked["limit"])
+        if token := asked.get("continue"):
+            if token not in api.pages:
+                return None
+            version, items = api.pages.pop(token)
+        else:
+            mine = [thing for key, thing in api.objects.items() if key[0] == kind and namespace in ("", key[1])]
+            version, items = api.version, [thing for thing in mine if _matches(thing, selector)]
+        metadata = {"resourceVersion": str(version)}
+        if len(items) > limit:
+            metadata["continue"] = str(uuid.uuid4())
+            api.pages[metadata["continue"]] = (version, items[limit:])
+        return {"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items[:limit]}
+
+    def _watch(self, kind: str, namespace: str, asked: dict[str, str]) -> None:
+        since, generation = int(asked["resourceVersion"]), self.api.generation
+        if since < self.api.compacted and self.api.status_410:
+            self._fail(410, "too old resource version")
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        until = time.monotonic() + float(asked["timeoutSeconds"])
+        while not self.api.over and time.monotonic() < until:
+            is_gone, news, version = self._await_news(since, generation, until)
+            if is_gone:
+                self._line({"type": "ERROR", "object": _status(410, "too old resource version")})
+                break
+            for event in news:
+                self._send(event, kind, namespace, asked.get("labelSelector", ""))
+            since = version
+            if self.api.generation != generation:
+                self._chunk(b'{"type": "MODIFIED", "obj')
+                self.close_connection = True
+                return
+            if asked.get("allowWatchBookmarks") == "true":
+                self._line({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(since)}}})
+        self._chunk(b"")
+
+    def _await_news(self, since: int, generation: int, until: float) -> tuple[bool, list[Event], int]:
+        """Return whether the version is compacted, the events after it, and the newest version."""
+        api = self.api
+        with api.changed:
+            left_s = min(_TICK_S, max(0.0, until - time.monotonic()))
+            api.changed.wait_for(lambda: api.over or api.generation != generation or api.version > since, left_s)
+            if since < api.compacted:
+                return True, [], since
+            news = list(itertools.takewhile(lambda event: event.version > since, reversed(api.events)))
+            return False, news[::-1], api.version
+
+    def _send(self, event: Event, kind: str, namespace: str, selector: str) -> None:
+        if event.kind != kind or namespace not in ("", event.now["metadata"]["namespace"]):
+            return
+        matched = event.before is not None and _matches(event.before, selector)
+        matches = event.type != "DELETED" and _matches(event.now, selector)
+        if matched or matches:
+            type_ = event.type if matched and matches else "ADDED" if matches else "DELETED"
+            self._line({"type": type_, "object": event.now})
+
+    def _line(self, what: Json) -> None:
+        self._chunk(json.dumps(what).encode() + b"\n")
+
+    def _chunk(self, content: bytes) -> None:
+        self.wfile.write(f"{len(content):x}\r\n".encode() + content + b"\r\n")
+        self.wfile.flush()
+
+    def _fail(self, code: int, message: str) -> None:
+        self._answer(code, _status(code, message))
+
+    def _answer(self, status: int, what: Json) -> None:
+        content = json.dumps(what).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+
+def _status(code: int, message: str) -> Json:
+    return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message}

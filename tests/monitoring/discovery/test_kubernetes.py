@@ -1,0 +1,274 @@
+"""Clusters that Waymark finds in Kubernetes: added, changed, archived and restored."""
+
+from __future__ import annotations
+
+import pytest
+from django.utils import timezone
+
+from monitoring.engine import registration
+from monitoring.models import Cluster, DiscoverySource, FoundResource, Job, WatchedKind
+from monitoring.reasons.discoveries import DiscoveryReason
+from tests.monitoring.discovery import played_kubernetes as played
+from tests.monitoring.discovery.played_kubernetes import PlayedKubernetes
+
+pytestmark = pytest.mark.django_db(transaction=True)
+RUNNING = {
+    "lifecycleState": "STABLE",
+    "jobManagerDeploymentStatus": "READY",
+    "jobStatus": {"state": "RUNNING", "jobId": "ab" * 16, "jobName": "orders"},
+}
+
+
+def one() -> Cluster:
+    return Cluster.objects.get()
+
+
+def test_two_hundred_deployments_become_two_hundred_clusters(kubernetes, source, look):
+    for number in range(200):
+        kubernetes.put(f"job-{number}", labels={"team": "payments", "n": str(number)}, status=RUNNING)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("monitoring.discovery.kubernetes.watching.api.PAGE", 64)
+        assert look() == []
+    assert Cluster.objects.count() == 200
+    cluster = Cluster.objects.get(name="prod/job-7")
+    assert cluster.rest_url == "http://job-7-rest.prod:8081"
+    assert cluster.labels == {"team": "payments", "n": "7"}
+    row = cluster.found_resources.get()
+    assert row.state == {
+        "lifecycle": "STABLE", "manager": "READY", "job": "RUNNING", "job_id": "ab" * 16, "job_name": "orders"
+    }  # fmt: skip
+    look()
+    assert Cluster.objects.count() == 200, "read again, nothing is added"
+
+
+def test_a_change_is_seen_by_the_watch_and_not_by_another_list(kubernetes, source, look):
+    kubernetes.put("orders")
+    look()
+    kubernetes.put("orders", labels={"team": "payments"})
+    kubernetes.put("clicks")
+    assert look(lasts_s=1.5) == []
+    assert {cluster.name: cluster.labels for cluster in Cluster.objects.all()} == {
+        "prod/orders": {"team": "payments"},
+        "prod/clicks": {},
+    }
+    assert kubernetes.requests["list", played.FLINK] == 1
+
+
+def test_a_deleted_deployment_is_archived_with_its_history_and_restored_as_the_same_cluster(kubernetes, source, look):
+    kubernetes.put("orders", labels={"team": "payments"})
+    look()
+    cluster = one()
+    job = Job.objects.create(cluster=cluster, name="orders")
+    Cluster.objects.update(token="kept", identity={"kind": "name"}, stranger={"kind": "name"})
+    kubernetes.delete("orders")
+    look(lasts_s=1.5)
+    archived = one()
+    assert archived.archived_at is not None
+    assert not archived.enabled
+    assert archived.disabled_reason_value == DiscoveryReason.DEPLOYMENT_GONE(deployment="prod/orders", source="east")
+    kubernetes.put("orders", labels={"team": "checkout"})
+    look(lasts_s=1.5)
+    restored = one()
+    assert (restored.pk, restored.archived_at, restored.enabled) == (cluster.pk, None, True)
+    assert restored.labels == {"team": "checkout"}
+    assert restored.token.reveal() == "kept", "a person has entered it"
+    assert (restored.identity, restored.stranger) == (None, None), "another process answers, and nobody must confirm it"
+    assert Job.objects.get().pk == job.pk
+
+
+def test_a_deleted_deployment_without_jobs_is_removed(kubernetes, source, look):
+    kubernetes.put("orders")
+    look()
+    kubernetes.delete("orders")
+    look(lasts_s=1.5)
+    assert not Cluster.objects.exists()
+    kubernetes.put("orders")
+    look(lasts_s=1.5)
+    assert one().enabled
+
+
+def test_what_a_person_has_changed_stays(kubernetes, source, look):
+    kubernetes.put("orders", labels={"team": "payments"})
+    look()
+    cluster = one()
+    cluster.name, cluster.rest_url, cluster.poll_interval_s = "Orders", "https://flink.example.com/orders", 9
+    registration.change(cluster, "ann")
+    DiscoverySource.objects.update(address_pattern="http://{name}.{namespace}.example.com")
+    FoundResource.objects.update(version="")
+    WatchedKind.objects.update(version="")
+    kubernetes.put("orders", labels={"team": "checkout"})
+    look()
+    cluster.refresh_from_db()
+    assert (cluster.name, cluster.poll_interval_s) == ("Orders", 9)
+    assert cluster.rest_url == "https://flink.example.com/orders"
+    assert cluster.labels == {"team": "checkout"}, "nobody has changed the labels"
+
+
+def test_a_cluster_that_a_person_removed_is_not_added_again(kubernetes, source, look):
+    kubernetes.put("orders")
+    look()
+    registration.remove(one(), actor="ann", reason="not ours", now=timezone.now())
+    kubernetes.put("orders", labels={"a": "b"})
+    look(lasts_s=1.5)
+    assert not Cluster.objects.exists()
+
+
+def test_a_cluster_with_the_same_address_is_adopted(kubernetes, source, look):
+    Cluster.objects.create(name="by hand", rest_url="http://orders-rest.prod:8081", labels={"mine": "yes"})
+    kubernetes.put("orders", labels={"team": "payments"})
+    look()
+    assert one().name == "by hand"
+    assert one().labels == {"mine": "yes"}
+    assert one().found_resources.count() == 1
+
+
+def test_two_deployments_never_share_a_cluster(kubernetes, source, look):
+    DiscoverySource.objects.update(address_pattern="http://flink.example.com:8081")
+    kubernetes.put("a")
+    kubernetes.put("b")
+    look()
+    assert Cluster.objects.count() == 1
+    problem = FoundResource.objects.get(cluster=None).problem_value
+    assert problem == DiscoveryReason.ADDRESS_TAKEN(cluster="prod/a", url="http://flink.example.com:8081")
+
+
+def test_the_selector_and_the_namespaces_choose(kubernetes, source, look):
+    kubernetes.put("a", labels={"watch": "yes"}, namespace="one")
+    kubernetes.put("b", namespace="one")
+    kubernetes.put("c", labels={"watch": "yes"}, namespace="two")
+    kubernetes.put("d", labels={"watch": "yes"}, namespace="three")
+    DiscoverySource.objects.update(label_selector="watch=yes", namespaces="one,two")
+    look()
+    assert set(Cluster.objects.values_list("name", flat=True)) == {"one/a", "two/c"}
+    kubernetes.put("a", labels={}, namespace="one")  # the watch reports it as deleted
+    kubernetes.put("b", labels={"watch": "yes"}, namespace="one")
+    look(lasts_s=1.5)
+    assert set(Cluster.objects.values_list("name", flat=True)) == {"one/b", "two/c"}
+    DiscoverySource.objects.update(namespaces="two")
+    look()
+    assert set(Cluster.objects.values_list("name", flat=True)) == {"two/c"}
+
+
+def test_other_kinds_are_found_but_are_no_clusters(kubernetes, source, look):
+    kubernetes.put("session")
+    kubernetes.put("job", played.SESSION_JOB, spec={"deploymentName": "session"}, status=RUNNING)
+    kubernetes.put("snap", played.SNAPSHOT, spec={"jobReference": {"kind": "FlinkDeployment", "name": "session"}})
+    kubernetes.put("etl", played.SPARK, status={"currentState": {"currentStateSummary": "RunningHealthy"}})
+    failed = {"applicationState": {"state": "FAILED", "errorMessage": "driver container failed"}}
+    kubernetes.put("etl", played.KUBEFLOW, status=failed)
+    look()
+    assert one().name == "prod/session"
+    rows = {row.kind: row for row in FoundResource.objects.all()}
+    assert rows[played.SESSION_JOB].deployment == rows[played.SNAPSHOT].deployment == "session"
+    assert rows[played.SPARK].state == {"application": "RunningHealthy"}
+    assert rows[played.KUBEFLOW].problem_value == DiscoveryReason.OPERATOR_ERROR(error="driver container failed")
+
+
+def test_the_operators_error_is_its_message(kubernetes, source, look):
+    error = '{"type":"org.apache.flink.X","message":"Could not pull the image","stackTrace":"at org…"}'
+    kubernetes.put("orders", status={"error": error, "jobManagerDeploymentStatus": "ERROR"})
+    look()
+    problem = FoundResource.objects.get().problem_value
+    assert problem == DiscoveryReason.OPERATOR_ERROR(error="Could not pull the image")
+
+
+@pytest.mark.parametrize("status_410", [False, True])
+def test_gone_versions_are_listed_again(kubernetes, source, look, status_410):
+    kubernetes.put("a")
+    kubernetes.put("b")
+    look()
+    kubernetes.delete("a")
+    kubernetes.put("c")
+    kubernetes.status_410 = status_410
+    kubernetes.compact()
+    assert look(lasts_s=1.5) == []
+    assert set(Cluster.objects.values_list("name", flat=True)) == {"prod/b", "prod/c"}
+    assert kubernetes.requests["list", played.FLINK] == 2
+
+
+def test_a_watch_that_is_cut_continues_without_another_list(kubernetes, source, look):
+    kubernetes.put("a")
+    look()
+    kubernetes.put("b")
+    kubernetes.cut()
+    look(lasts_s=1.5)
+    assert Cluster.objects.count() == 2
+    assert kubernetes.requests["list", played.FLINK] == 1
+
+
+def test_bookmarks_advance_the_version_of_a_kind_without_changes(kubernetes, source, look):
+    look()
+    for number in range(3):
+        kubernetes.put(f"etl-{number}", played.SPARK)
+    look(lasts_s=1.5)
+    assert {row.version for row in WatchedKind.objects.all()} == {str(kubernetes.version)}
+
+
+def test_missing_operators_are_no_error_and_what_was_found_stays(kubernetes, source, look):
+    kubernetes.put("a")
+    kubernetes.missing |= {played.SPARK, played.KUBEFLOW}
+    look()
+    assert one().name == "prod/a"
+    source.refresh_from_db()
+    assert source.last_error == ""
+    row = WatchedKind.objects.get(kind=played.SPARK)
+    assert row.problem_value == DiscoveryReason.NOT_INSTALLED(resource=played.SPARK)
+    kubernetes.missing.add(played.FLINK)
+    WatchedKind.objects.update(version="")
+    look()
+    assert one().archived_at is None
+    kubernetes.missing.clear()
+    look()
+    assert not WatchedKind.objects.exclude(problem="").exists()
+
+
+def test_a_missing_right_is_named_and_the_rest_is_read(kubernetes, source, look):
+    DiscoverySource.objects.update(namespaces="prod")
+    kubernetes.put("a")
+    kubernetes.forbidden.add(("list", played.SESSION_JOB))
+    kubernetes.forbidden.add(("watch", played.FLINK))
+    look(lasts_s=1.5)
+    assert one().name == "prod/a"
+    where = DiscoveryReason.IN_NAMESPACE(namespace="prod")
+    for verb, kind in (("list", played.SESSION_JOB), ("watch", played.FLINK)):
+        problem = WatchedKind.objects.get(kind=kind).problem_value
+        assert problem == DiscoveryReason.FORBIDDEN(verb=verb, resource=kind, where=where)
+
+
+def test_wrong_credentials_are_an_error_of_the_source(kubernetes, source, look):
+    DiscoverySource.objects.update(kubeconfig=played.kubeconfig(kubernetes.url, token="another"))
+    assert look() == []
+    source.refresh_from_db()
+    assert source.last_error_value == DiscoveryReason.LOG_IN_REFUSED(url=kubernetes.url)
+    assert source.next_look_at > timezone.now()
+
+
+def test_foreign_resources_are_refused(kubernetes, source, look):
+    kubernetes.put("good")
+    kubernetes.put("<script>alert(1)</script>")
+    kubernetes.put("nameless", namespace="")
+    kubernetes.objects[played.FLINK, "prod", "garbage"] = {"metadata": {"labels": {}, "name": 7, "namespace": "prod"}}
+    kubernetes.put("odd", spec=[1], status="text", labels={"a b": "c", "x": "y\n", "ok": "1", "n": 5})
+    assert look() == []
+    assert {cluster.name: cluster.labels for cluster in Cluster.objects.all()} == {
+        "prod/good": {},
+        "prod/odd": {"ok": "1"},
+    }
+    problem = WatchedKind.objects.get(kind=played.FLINK).problem_value
+    assert problem == DiscoveryReason.UNREADABLE(count=3, resource=played.FLINK, name="<script>alert(1)</script>")
+
+
+def test_a_server_that_hangs_holds_neither_the_tick_nor_another_source(kubernetes, source, look):
+    with PlayedKubernetes(silent=True).serving() as hanging:
+        DiscoverySource.objects.create(name="hanging", kubeconfig=hanging.kubeconfig)
+        kubernetes.put("a")
+        from monitoring.discovery.rounds import Rounds
+        from tests.waiting import eventually
+
+        rounds = Rounds(0.0)
+        rounds.start_due(lambda report: None, lambda name, error: None)
+        eventually("the other source is read", lambda: Cluster.objects.exists())
+        assert DiscoverySource.objects.get(name="hanging").claimed_by
+        rounds.end()
+        rounds.join()
+        assert DiscoverySource.objects.get(name="hanging").claimed_by == "", "released at the end of the worker"

@@ -76,7 +76,11 @@ def job_plan(job: JobRecord) -> dict[str, Any]:
 
 
 def job_config(job: JobMaster) -> dict[str, Any]:
-    """Return a job's configuration as Flink does. Waymark adds `launch`: how to start the job again, secrets hidden."""
+    """Return a job's configuration as Flink does.
+
+    Waymark adds `launch`: how to start the job again, secrets hidden. `imported-queries`: Spark's IDs of the queries
+    whose checkpoint locations the job continues.
+    """
     graph = job.graph
     return {
         "jid": graph.job_id,
@@ -88,6 +92,7 @@ def job_config(job: JobMaster) -> dict[str, Any]:
             "user-config": {},
         },
         "launch": masked_launch(job_launch(job)),
+        "imported-queries": list(graph.imported_queries),
     }
 
 

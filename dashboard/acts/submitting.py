@@ -72,8 +72,10 @@ def check_usable(found: Sequence[FoundCheckpoint]) -> None:
         raise NotStarted("checkpoints", " ".join(refused))
 
 
-def submit_job(cluster: Cluster, form: SubmitForm, by: str, intent: Intent) -> RestartAttempt:
-    """Upload the program if the form has one, and start the job.
+def submit_job(
+    cluster: Cluster, form: SubmitForm, by: str, intent: Intent, found: Sequence[FoundCheckpoint] = ()
+) -> RestartAttempt:
+    """Upload the program if the form has one, and start the job. `found`: what is at its checkpoint locations.
 
     Raises:
         NotStarted: the cluster refused the program, or a value is not allowed.
@@ -84,6 +86,7 @@ def submit_job(cluster: Cluster, form: SubmitForm, by: str, intent: Intent) -> R
         if sent := typed["upload"]:
             job = Job(cluster=cluster, name=typed["name"].strip())
             form.spec["jar_id"] = upload(job, sent.name, sent.read(), by, intent)
-        return submit(cluster, typed["name"], form.spec, form.origin, by, timezone.now())
+        query_ids = [each.query_id for each in found]
+        return submit(cluster, typed["name"], form.spec, form.origin, by, timezone.now(), query_ids)
     except (BadLaunch, RestartRefused) as refused:
         raise NotStarted(refused.field, rendered(refused.reason)) from refused

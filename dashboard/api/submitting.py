@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -175,14 +176,16 @@ def submit(request: HttpRequest, cluster_id: int, body: JobIn) -> Status[Restart
             given[name] = write(given[name])
     form = checked(SubmitForm(filled(SubmitForm(cluster=cluster), given), cluster=cluster))
     intent = intent_at(request)
+    found: Sequence[FoundCheckpoint] = ()
     try:
         if locations := form.origin.imports:
             intent.commit()
-            check_usable(find_checkpoints_at(cluster, locations))
+            found = find_checkpoints_at(cluster, locations)
+            check_usable(found)
         elif path := form.origin.path:
             intent.commit()
             check_savepoint(validate_savepoint_at(cluster, path, form.spec["entry_class"]))
-        return Status(202, submit_job(cluster, form, actor_of(request), intent))
+        return Status(202, submit_job(cluster, form, actor_of(request), intent, found))
     except NotStarted as refused:
         raise Refused(422, fields=[FieldError(field=refused.field, value=None, message=str(refused))]) from refused
     except AttemptOpen as refused:

@@ -54,7 +54,7 @@ def submit(request: HttpRequest, pk: int) -> HttpResponse:
             elif origin.path:
                 snapshot = validate_savepoint_at(cluster, origin.path, form.spec["entry_class"])
                 _require_warned(snapshot, origin.path, request.POST.get("warned", ""))
-            attempt = submit_job(cluster, form, actor_of(request), Intent())
+            attempt = submit_job(cluster, form, actor_of(request), Intent(), found)
         except NotStarted as refused:
             form.add_error(refused.field if refused.field in form.fields else None, str(refused))
         except AttemptOpen as taken:

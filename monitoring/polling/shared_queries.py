@@ -15,9 +15,11 @@ from datetime import datetime, timedelta
 
 from django.db.models import Max, Q
 
+from monitoring.continuing import cancel_live_runs, continue_watched
 from monitoring.engine.answers import TERMINAL_STATES, CheckpointStats, JobOverview
 from monitoring.engine.evidence import Answered
 from monitoring.models import (
+    WATCHED_DISCOVERIES,
     Checkpoint,
     CheckpointGap,
     CheckpointStatus,
@@ -64,7 +66,7 @@ def settle(cluster: Cluster, observation: ClusterObservation, now: datetime) -> 
     for source in others.select_related("cluster"):
         shared[source.query_id].append(source.cluster.discovery)
     known = _note_sources(cluster, queries, newest)
-    _give_jobs(cluster, queries, newest, known, shared.keys())
+    _give_jobs(cluster, queries, newest, known, shared.keys(), seen)
     jobs = Job.objects.select_related("cluster", "current_run").in_bulk({query.job_id for query in queries})
     runs: dict[str, RunObservation | None] = dict(observation.runs)
     elsewhere: set[str] = set()
@@ -73,7 +75,7 @@ def settle(cluster: Cluster, observation: ClusterObservation, now: datetime) -> 
         if job.cluster_id != cluster.pk and _takes_over(cluster, job, listed, mine, now):
             job = _take_over(cluster, query, job, listed, now)
         leads, ranks = job.cluster_id == cluster.pk, [_RANKS.index(each) for each in shared[query.pk]]
-        if ranks or not leads:
+        if job.cluster.only_watched and (ranks or not leads):
             _add_figures(job, mine, is_best=leads and _RANKS.index(cluster.discovery) > max(ranks))
         if not leads:
             elsewhere.update(each.job.id for each in mine)
@@ -86,6 +88,16 @@ def settle(cluster: Cluster, observation: ClusterObservation, now: datetime) -> 
     copies = {key: each for key, each in observation.known.runs.items() if key not in elsewhere}
     left = {key: each for key, each in runs.items() if each is not None and key not in elsewhere}
     return replace(observation, runs=left, known=replace(observation.known, runs=copies))
+
+
+def continue_imported(cluster: Cluster, observation: ClusterObservation, now: datetime) -> None:
+    """Let new jobs of this cluster that continue watched queries have the history of the watched jobs."""
+    new = {
+        job_name(each.job.name): each.job_config.imported_queries
+        for key, each in observation.runs.items()
+        if key not in observation.known.runs and each.job_config is not None and each.job_config.imported_queries
+    }
+    continue_watched(cluster, new, now)
 
 
 def _with_name(observed: RunObservation | None, name: str) -> RunObservation | None:
@@ -137,13 +149,16 @@ def _give_jobs(
     newest: Mapping[str, JobOverview],
     known: Mapping[int, QuerySource],
     shared: Collection[int],
+    seen: Seen,
 ) -> None:
     """Give each new query its job: that of the earlier query with this name, or the one of this cluster.
 
-    A query is also new if its only source has renamed it, or if its job is of a removed cluster and this one did not
-    see it then. `known`: this cluster's earlier sources. `shared`: queries with others.
+    A query is also new if its only source has renamed it, if its job is of a removed cluster and this one did not see
+    it then, or if Waymark ran the job and the query continues without Waymark. `known`: this cluster's earlier sources.
+    `shared`: queries with others.
     """
-    jobs = Job.objects.select_related("cluster").in_bulk({query.job_id for query in queries} - {None})
+    keys = {query.job_id for query in queries} - {None}
+    jobs = Job.objects.select_related("cluster", "current_run").in_bulk(keys)
     fresh = []
     for query in queries:
         job, before = jobs.get(query.job_id or 0), known.get(query.pk)
@@ -151,6 +166,10 @@ def _give_jobs(
             is_new = (
                 before is not None and query.pk not in shared and before.name != job_name(newest[query.query_id].name)
             )
+        elif job is not None and not job.cluster.only_watched:
+            run = job.current_run
+            has_ended = run is not None and not run.live and _continues(run.ended_at, _newest_of(seen[query.query_id]))
+            is_new = has_ended or job.cluster.archived_at is not None
         else:
             is_new = job is None or (job.cluster.archived_at is not None and before is None)
         if is_new:
@@ -159,9 +178,12 @@ def _give_jobs(
         return
     names = {query.pk: job_name(newest[query.query_id].name) for query in fresh}
     earlier = QuerySource.objects.filter(
-        cluster=cluster, name__in=names.values(), query__job__cluster__archived_at=None
+        cluster=cluster,
+        name__in=names.values(),
+        query__job__cluster__archived_at=None,
+        query__job__cluster__discovery__in=WATCHED_DISCOVERIES,
     )
-    earlier = earlier.exclude(query__in=fresh).exclude(query__job=None)
+    earlier = earlier.exclude(query__in=fresh)
     found = dict(earlier.order_by("pk").values_list("name", "query__job"))
     created = jobs_of(cluster, set(names.values()) - found.keys())
     for query in fresh:
@@ -182,9 +204,9 @@ def _takes_over(
     Or it knows more. An end is known only if no other source sees a later batch.
     """
     lead, run = job.cluster, job.current_run
-    if lead.archived_at is not None:
-        return True
-    if not lead.only_watched or listed.state in _UNKNOWN:
+    if lead.archived_at is not None or not lead.only_watched:
+        return lead.only_watched
+    if listed.state in _UNKNOWN:
         return False
     is_silent = lead.unreachable_since is not None and now - lead.unreachable_since > SILENT
     if run is None or is_silent or not lead.enabled or run.missing_since is not None or run.state in _UNKNOWN:
@@ -246,11 +268,7 @@ def _end_copies(cluster: Cluster, ids: Collection[str], now: datetime) -> None:
 
 def _end(job: Job, now: datetime) -> None:
     """End a job whose query belongs to another job. Its history stays, under another name."""
-    live = Run.objects.filter(job=job, superseded=False, ended_at=None)
-    why = reasons.columns("why", EngineReason.SEEN_AS_ANOTHER())
-    changes = [RunStateChange(run=run, at=now, source=run.state, target=RunState.CANCELED, **why) for run in live]
-    RunStateChange.objects.bulk_create(changes)
-    live.update(state=RunState.CANCELED, ended_at=now, end_seen_at=now, final_read_done=True, superseded=True)
+    cancel_live_runs(job, EngineReason.SEEN_AS_ANOTHER(), now)
     Job.objects.filter(pk=job.pk).update(name=f"{job.name[:480]} ({job.pk})")
 
 

@@ -136,6 +136,7 @@ def _answered(
     cluster: Cluster, answer: Answered, observation: ClusterObservation, now: datetime, polled_at: datetime
 ) -> tuple[Reason | None, KnownCluster]:
     observation = shared_queries.settle(cluster, observation, now)
+    shared_queries.continue_imported(cluster, observation, now)
     found = runs.load(cluster, observation)
     stored = history.stored_checkpoints(found.named())
     ends_within = shared_queries.CLOCKS_DIFFER if cluster.only_watched else None

@@ -88,6 +88,7 @@ class EngineReason(ReasonCode):
     FIRST_SEEN = "engines.first-seen", _("Seen for the first time.")
     NAMED_AGAIN = "engines.named-again", _("The engine lists the job again, under the same id.")
     SEEN_THROUGH = "engines.seen-through", _("The query is seen through {cluster} from now on.")
+    CONTINUED_BY = "engines.continued-by", _("Waymark continues the query as a job of {cluster}.")
     SEEN_AS_ANOTHER = "engines.seen-as-another", _("Another job has the query: Waymark also sees it in another way.")
     ENDED_AGAIN = "engines.ended-again", _("The job came back and ended again.")
     RESTARTED_FROM_CHECKPOINT = (

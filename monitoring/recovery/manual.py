@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,6 +12,7 @@ from typing import Any
 from django.db import transaction
 
 from monitoring import audit
+from monitoring.continuing import continue_watched
 from monitoring.models import (
     AttemptState,
     Cluster,
@@ -179,14 +180,23 @@ class Origin:
 
 @transaction.atomic
 def submit(
-    cluster: Cluster, name: str, launch: dict[str, object], origin: Origin, by: str, now: datetime
+    cluster: Cluster,
+    name: str,
+    launch: dict[str, object],
+    origin: Origin,
+    by: str,
+    now: datetime,
+    query_ids: Collection[str] = (),
 ) -> RestartAttempt:
     """Start a new job. It may reuse the name of a job that `has_nothing`, for example after a failed start.
+
+    `query_ids`: Spark's ids of the queries at the checkpoint locations. The job continues the history of a watched one.
 
     Raises RestartRefused for a name that is taken, and as `restart_from`.
     """
     check_launch(launch)
     name = _checked_name(name)
+    continue_watched(cluster, {name: [each.replace("-", "").lower() for each in query_ids]}, now)
     job, _ = Job.objects.get_or_create(cluster=cluster, name=name)
     require_answer(job)
     if not has_nothing(job):

@@ -46,13 +46,15 @@ class CheckpointConfig:
 class JobConfig:
     """A job's configuration. `launch` is the launch record of Waymark's job manager, None for Flink.
 
-    Its keys are jar_id, entry_class, program_args, parallelism and configuration.
+    Its keys are jar_id, entry_class, program_args, parallelism and configuration. `imported_queries`: ids of queries of
+    Spark, as 32 hexadecimal digits, whose checkpoint locations the job continues.
     """
 
     restart_strategy: str
     parallelism: int | None
     user_config: Mapping[str, Any]
     launch: Mapping[str, Any] | None
+    imported_queries: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, fields: Fields) -> JobConfig:
@@ -63,6 +65,7 @@ class JobConfig:
             parallelism=execution.amount("job-parallelism"),
             user_config={} if user_config is None else user_config.storable(),
             launch=None if launch is None else launch_record(launch),
+            imported_queries=_query_ids(fields),
         )
 
     @property
@@ -71,6 +74,11 @@ class JobConfig:
         launch = self.launch or {}
         texts = [*launch.get("program_args", ()), *launch.get("configuration", {}).values()]
         return any(HIDDEN in str(text) for text in texts)
+
+
+def _query_ids(fields: Fields) -> tuple[str, ...]:
+    texts = fields.texts("imported-queries") if "imported-queries" in fields.raw else []
+    return tuple(text.replace("-", "").lower() for text in texts)
 
 
 def launch_record(fields: Fields) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,8 @@ def test_only_a_job_that_has_ended_leaves_its_queries_to_others(status: JobStatu
 async def test_a_second_job_is_refused_until_the_first_has_ended(manager: RunningJobManager, location: Path) -> None:
     savepoint, other = await _imported(manager, location), await _imported(manager, location)
     first = await manager.submit_running(savepointPath=savepoint)
+    shown = await manager.get(f"/jobs/{first}/config")
+    assert shown["imported-queries"] == [json.loads((location / "metadata").read_text())["id"]]
     for path in (savepoint, other):
         with pytest.raises(RequestRefused) as refused:
             await manager.submit(savepointPath=path)

@@ -10,9 +10,10 @@ from django.contrib.auth.models import User
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 from pytest_httpserver import HTTPServer
 
-from monitoring.models import Cluster, Engine, Job, RestartAttempt
+from monitoring.models import Cluster, Discovery, Engine, Job, RestartAttempt, Run, RunState, WatchedQuery
 from tests.dashboard import builders as make
 
 pytestmark = pytest.mark.django_db
@@ -104,6 +105,25 @@ def test_checkpoints_at_a_location_are_shown_before_the_start(
     assert "Batch 42 was started but not committed. It runs again" in text
     assert "does not change the location" in text
     assert f'name="found" value="{SEEN}"' in text
+
+
+def test_the_job_continues_the_history_of_the_watched_one(
+    admin: Client, cluster: Cluster, httpserver: HTTPServer
+) -> None:
+    lake = Cluster.objects.create(name="lake", discovery=Discovery.DIRECTORY, rest_url="/checkpoints")
+    watched = Job.objects.create(cluster=lake, name="shop/orders")
+    now = timezone.now()
+    run = Run.objects.create(
+        job=watched, number=1, engine_job_id="6f2f", state=RunState.RUNNING, observed_at=now, started_at=now
+    )
+    Job.objects.update(current_run=run)
+    WatchedQuery.objects.create(query_id="6f2f", job=watched)
+    expect_look(httpserver, FOUND)
+    send(admin, cluster, found=SEEN)
+    job = Job.objects.get()
+    assert (job.pk, job.cluster, job.name) == (watched.pk, cluster, "orders")
+    assert RestartAttempt.objects.get().job == job
+    assert [each.state for each in job.runs.all()] == [RunState.CANCELED]
 
 
 def test_the_job_starts_from_the_displayed_checkpoint(admin: Client, cluster: Cluster, httpserver: HTTPServer) -> None:

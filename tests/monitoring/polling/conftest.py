@@ -128,6 +128,7 @@ class FakeJob:
     exceptions: list[dict[str, Any]] = field(default_factory=list)
     launch: dict[str, Any] | None = None
     checkpointing: bool = True
+    imported: list[str] = field(default_factory=list)
 
     def history(self) -> list[FakeCheckpoint]:
         return self.checkpoints[::-1][: self.kept]
@@ -159,9 +160,9 @@ class FakeJob:
                 nodes = [{"id": SOURCE}, {"id": COUNT, "inputs": [{"num": 0, "id": SOURCE}]}]
                 return {**self.overview(), "vertices": vertices, "plan": {"nodes": nodes}}
             case ["config"]:
-                return {"jid": self.id, "name": self.name, "execution-config": {}} | (
-                    {"launch": self.launch} if self.launch else {}
-                )
+                config = {"jid": self.id, "name": self.name, "execution-config": {}}
+                config |= {"launch": self.launch} if self.launch else {}
+                return config | ({"imported-queries": self.imported} if self.imported else {})
             case ["exceptions"]:
                 return {"exceptionHistory": {"entries": self.exceptions, "truncated": False}}
             case ["checkpoints", *more]:

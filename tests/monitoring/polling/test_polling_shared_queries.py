@@ -37,7 +37,7 @@ from monitoring.polling.poller import Poller
 from monitoring.reasons.engines import EngineReason
 from tests.checkpointing.eventlogs.logs import QUERY, EventLog, header, progress, started, time_of
 from tests.checkpointing.watched.locations import Location
-from tests.monitoring.polling.conftest import Workers
+from tests.monitoring.polling.conftest import FakeEngine, Workers
 
 FIRST, SECOND = str(UUID(int=11)), str(UUID(int=12))
 
@@ -283,6 +283,34 @@ def test_a_deleted_checkpoint_gives_the_same_job_its_next_query(query: Query, se
     assert set(WatchedQuery.objects.values_list("query_id", "job")) == {
         (UUID(each).hex, Job.objects.get().pk) for each in (QUERY, new.query_id)
     }
+
+
+def test_a_job_that_waymark_starts_from_the_location_continues_the_history(
+    query: Query, engine: FakeEngine, several: Callable[[], None]
+) -> None:
+    directory(query)
+    query.location.run(0, 2)
+    several()
+    before = Job.objects.get()
+    Cluster.objects.create(name="waymark", rest_url=engine.url)
+    started_at = round(time.time() * 1000)
+    moved = engine.job(name="orders by Waymark", imported=[QUERY], started=started_at)
+    several()
+    assert job_now() == ("waymark", "orders by Waymark", moved.id, "RUNNING")
+    assert Job.objects.get() == before
+    runs = list(Run.objects.order_by("number").values_list("number", "engine_job_id", "state"))
+    assert runs == [(1, UUID(QUERY).hex, "CANCELED"), (2, moved.id, "RUNNING")]
+    assert numbers() == [0, 1, 2]
+    moved.state, moved.ended = "CANCELED", round(time.time() * 1000)
+    several()
+    assert job_now() == ("waymark", "orders by Waymark", moved.id, "CANCELED")
+    query.location.start_ms = moved.ended + 60_000
+    query.location.run(3, 3)
+    several()
+    assert sorted(Job.objects.values_list("cluster__name", "name")) == [
+        ("directory", "orders"),
+        ("waymark", "orders by Waymark"),
+    ]
 
 
 def test_polls_of_three_clusters_at_the_same_time_make_one_job_of_each_query(query: Query) -> None:

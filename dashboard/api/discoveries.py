@@ -31,7 +31,7 @@ class WatchedKindOut(ModelSchema):
 
 
 class DiscoveryOut(ModelSchema):
-    state: str = Field(description="The status of the source: off, error, problems, not read yet, or readable.")
+    state: str = Field(description="The status of the source: off, error, problems, new (not read yet), or reads.")
     resources: int = Field(description="Number of resources that exist.")
     clusters: int
     last_error_value: ReasonJson

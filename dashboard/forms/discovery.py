@@ -49,8 +49,8 @@ class DiscoveryForm(EditForm, SourceModelForm):
         label=_("Kubeconfig"),
         widget=SecretTextarea(attrs=_PLAIN | _KUBECONFIG),
         help_text=_(
-            "The output of kubectl config view --minify --flatten --raw. It must contain a token or a certificate: "
-            "Waymark runs no programs and reads no files that it names."
+            "With a token or a certificate in it. Waymark runs no programs and reads no files that it names. The "
+            "documentation has the command that prints it."
         ),
     )
 

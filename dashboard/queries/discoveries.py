@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from django.db.models import Case, Count, Q, When
 from django.utils.translation import gettext_noop as _
@@ -18,15 +19,18 @@ _KINDS = {
     resources.FLINK_SNAPSHOT.key: "FlinkStateSnapshot",
     resources.SPARK_OF_APACHE.key: "SparkApplication (Apache)",
     resources.SPARK_OF_KUBEFLOW.key: "SparkApplication (Kubeflow)",
+    resources.POD.key: "Pod",
 }
 _LABELS = {
     "off": _("switched off"),
     "error": _("not readable"),
-    "not read yet": _("not read yet"),
+    "new": _("not read yet"),
     "problems": _("partly readable"),
-    "readable": _("readable"),
+    "reads": _("readable"),
 }
 SHOWN = 500
+POD_SHOWN = timedelta(hours=1)
+PODS_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class SourceCard:
             return "error", "bad"
         if self.problems:
             return "problems", "warn"
-        return ("not read yet", "busy") if self.source.last_answer_at is None else ("readable", "good")
+        return ("new", "busy") if self.source.last_answer_at is None else ("reads", "good")
 
     @property
     def label(self) -> str:
@@ -79,7 +83,7 @@ class ResourceRow:
     def state(self) -> str:
         """Return what the operator reports, in its words."""
         state = self.resource.state
-        names = ("lifecycle", "manager", "job", "application", "snapshot")
+        names = ("lifecycle", "manager", "job", "application", "snapshot", "component", "pod")
         return " · ".join(dict.fromkeys(state[name] for name in names if name in state))
 
 
@@ -107,15 +111,21 @@ def read_resources(source: DiscoverySource) -> list[ResourceRow]:
     return [ResourceRow(row) for row in rows.order_by(is_fine, "kind", "namespace", "name")[:SHOWN]]
 
 
-def resources_of(cluster: Cluster) -> list[ResourceRow]:
-    """Return the resources of a cluster that are not gone: its deployment, and the session jobs on it."""
-    own = FoundResource.objects.filter(cluster=cluster)
-    rows = [ResourceRow(row) for row in own.filter(gone_at=None)]
-    for row in own:
-        others = row.source.found_resources.filter(
-            kind=resources.FLINK_SESSION_JOB.key, namespace=row.namespace, deployment=row.name, gone_at=None
-        )
-        rows += [ResourceRow(other) for other in others]
+def resources_of(cluster: Cluster, now: datetime, job_id: str = "") -> list[ResourceRow]:
+    """Return the resources of a cluster: its deployment, the session jobs on it, and pods with a trouble.
+
+    A pod is shown for an hour after it is gone, because it may explain why the job failed. With `job_id`, Flink's id of
+    a job, only the session job with this id is included.
+    """
+    rows: list[ResourceRow] = []
+    for own in FoundResource.objects.filter(cluster=cluster, gone_at=None).select_related("source"):
+        same = own.source.found_resources.filter(namespace=own.namespace, deployment=own.name)
+        jobs = same.filter(kind=resources.FLINK_SESSION_JOB.key, gone_at=None)
+        if job_id:
+            jobs = jobs.filter(state__job_id=job_id)
+        lately = Q(gone_at=None) | Q(gone_at__gt=now - POD_SHOWN)
+        pods = same.filter(lately, kind=resources.POD.key).order_by("-changed_at")[:PODS_SHOWN]
+        rows += map(ResourceRow, (own, *jobs, *pods))
     return rows
 
 

@@ -184,7 +184,7 @@ def _context(found: Cluster) -> dict[str, Any]:
         "cluster": found,
         "now": now,
         "reason_form": ReasonForm(label_suffix=""),
-        "found": resources_of(found) if found.pk else [],
+        "found": resources_of(found, now),
         "entries": AuditEntry.objects.filter(target=f"cluster {found.name}")[:RECENT],
     }
 

@@ -14,6 +14,7 @@ from dashboard.charts.alignment import STEPS
 from dashboard.health import judge
 from dashboard.queries import overview
 from dashboard.queries.batch import read_batch
+from dashboard.queries.discoveries import resources_of
 from dashboard.queries.facts import gather_facts, jobs_with_runs
 from dashboard.queries.summary import KINDS, MEASURES, read_by_run, read_summary
 from dashboard.views.window import window_of
@@ -88,6 +89,7 @@ def show_overview(request: HttpRequest, pk: int) -> HttpResponse:
         "latest": latest,
         "marks": marks,
         "steps": _step_labels(),
+        "found": resources_of(job.cluster, context["now"], job.current_run.engine_job_id if job.current_run else ""),
     }
     live = request.headers.get("HX-Target") == "overview-live"
     page = "job/overview_live.html" if live else "job/overview.html"

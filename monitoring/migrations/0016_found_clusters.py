@@ -1,4 +1,4 @@
-"""Add sources that find clusters, and what they have found."""
+"""Add sources that find clusters, what they have found, and savepoints of the Flink operator."""
 
 import django.db.models.deletion
 import monitoring.models.secret_field
@@ -41,6 +41,11 @@ class Migration(migrations.Migration):
             model_name='cluster',
             name='disabled_reason_value',
             field=monitoring.reasons.columns.ReasonField(blank=True, null=True),
+        ),
+        migrations.AlterField(
+            model_name='savepoint',
+            name='origin',
+            field=models.CharField(choices=[('scheduled', 'schedule'), ('manual', 'manual'), ('restart', 'before a restart'), ('final', 'at the end of a run'), ('adopted', 'taken elsewhere'), ('operator', 'Flink operator')], max_length=10),
         ),
         migrations.CreateModel(
             name='FoundResource',

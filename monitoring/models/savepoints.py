@@ -32,6 +32,7 @@ class SavepointOrigin(models.TextChoices):
     RESTART = "restart", _("before a restart")
     FINAL = "final", _("at the end of a run")
     ADOPTED = "adopted", _("taken elsewhere")
+    OPERATOR = "operator", _("Flink operator")
 
 
 def new_trigger_id() -> str:

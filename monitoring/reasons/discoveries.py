@@ -51,6 +51,8 @@ class DiscoveryReason(ReasonCode):
     # What operators report.
     OPERATOR_ERROR = "discoveries.operator-error", _("The operator reports: {error}")
     OPERATOR_STATE = "discoveries.operator-state", _("The operator reports the state {state}.")
+    POD = "discoveries.pod", _("Kubernetes reports {reason} for the pod.")
+    POD_TROUBLE = "discoveries.pod-trouble", _("Kubernetes reports {reason} for the pod: {message}")
 
     # Clusters.
     FOUND = "discoveries.found", _("{source} has found the deployment {deployment}.")
@@ -59,6 +61,11 @@ class DiscoveryReason(ReasonCode):
     ADDRESS_TAKEN = (
         "discoveries.address-taken",
         _("The cluster {cluster} already has the address {url}. Enter another address pattern for this source."),
+    )
+
+    SNAPSHOT_DELETED = (
+        "discoveries.snapshot-deleted",
+        _("The resource {snapshot} was deleted, and the operator deletes the files of the savepoint with it."),
     )
 
     # Reports.

@@ -101,6 +101,7 @@ class SavepointReason(ReasonCode):
     NEEDED_BY_OTHER_START = "savepoints.needed-by-other-start", _("another job is being started from it")
     PINNED = "savepoints.pinned", _("pinned")
     NEWEST_GOOD = "savepoints.newest-good", _("the newest usable one")
+    OF_OPERATOR = "savepoints.of-operator", _("taken by the Flink operator, which deletes it with its resource")
     NOT_OURS = "savepoints.not-ours", _("taken manually or by another tool, so retention does not delete it")
     JOB_KEEPS_ALL = "savepoints.job-keeps-all", _("the job keeps all")
     AMONG_NEWEST = "savepoints.among-newest", _("among the newest {count}")

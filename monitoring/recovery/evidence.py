@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from django.db.models.functions import Coalesce
 
+from monitoring.discovery.operators import operated_by
 from monitoring.exceptions import exception_text
 from monitoring.models import (
     WATCHED_DISCOVERIES,
@@ -21,7 +22,9 @@ from monitoring.models import (
 )
 from monitoring.models.recovery import ENDED
 from monitoring.pauses import pause_reason
+from monitoring.reasons.automation import AutomationReason
 from monitoring.reasons.columns import stored
+from monitoring.reasons.reason import Reason
 from monitoring.recovery.detection import (
     BRAKE_WINDOW,
     DAY,
@@ -58,7 +61,7 @@ def facts_of(job: Job, now: datetime, pauses: Collection[AutomationPause] | None
         final_read_done=run is not None and run.final_read_done,
         cluster_reachable=job.cluster.reachable,
         auto_restart=job.auto_restart,
-        paused=pause_reason(job, now, pauses),
+        paused=pause_reason(job, now, pauses) or _operated(job),
         launch_known=job.launch is not None,
         restart_on_lost=job.restart_on_lost,
         breaker_opened_at=job.breaker_opened_at,
@@ -75,6 +78,12 @@ def facts_of(job: Job, now: datetime, pauses: Collection[AutomationPause] | None
         cause=cause_of_death(run) if run else "",
         restore_refused=run is not None and _exception_of_death(run).get("name") == REFUSED,
     )
+
+
+def _operated(job: Job) -> Reason | None:
+    """Return that an operator of Kubernetes starts the job. Two that start it would start it twice."""
+    who = operated_by(job)
+    return AutomationReason.MANAGED_ELSEWHERE(who=who) if who else None
 
 
 def cause_of_death(run: Run) -> str:

@@ -13,6 +13,7 @@ from django.db import transaction
 
 from monitoring import audit
 from monitoring.continuing import continue_watched
+from monitoring.discovery.operators import operated_by
 from monitoring.models import (
     AttemptState,
     Cluster,
@@ -257,8 +258,8 @@ def require_control(job: Job) -> None:
 
 def require_answer(job: Job) -> None:
     require_control(job)
-    if job.managed_elsewhere:
-        raise RestartRefused("managed_elsewhere", job.managed_elsewhere, Why.MANAGED_ELSEWHERE())
+    if who := job.managed_elsewhere or operated_by(job):
+        raise RestartRefused("managed_elsewhere", who, Why.MANAGED_ELSEWHERE())
     if not job.cluster.reachable:
         raise RestartRefused("cluster", job.cluster.name, Why.CLUSTER_NEEDED())
 

@@ -1,8 +1,8 @@
 """Decide which savepoints of a job are kept, and why the others may be deleted. Pure functions.
 
 Retention deletes only automatic savepoints (scheduled, before a restart, at the end of a run), never those of a person
-or another tool. Final savepoints are counted separately. Regardless of the policy, these stay: pinned savepoints, the
-newest good one, and those that a job needs (needed.py).
+or another tool. Final savepoints are counted separately. Regardless of the policy, these stay: pinned savepoints, those
+of the Flink operator, the newest good one, and those that a job needs (needed.py).
 """
 
 from __future__ import annotations
@@ -108,6 +108,8 @@ def protected(held: RetainedSavepoint, last_good: RetainedSavepoint | None) -> R
     """Return why the savepoint must stay regardless of the policy, or None."""
     if held.pinned:
         return SavepointReason.PINNED()
+    if held.origin is SavepointOrigin.OPERATOR:
+        return SavepointReason.OF_OPERATOR()
     if held.needed:
         return held.needed
     return SavepointReason.NEWEST_GOOD() if held == last_good else None

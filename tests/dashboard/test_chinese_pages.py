@@ -37,6 +37,7 @@ SAME = {
     "Apache Flink",
     "PySpark",
     "Spark Structured Streaming",
+    *("Kubernetes", "kubeconfig", "Kubeconfig", "Operator"),
     "Webhook",
     "Apprise URL",
     "YAML",

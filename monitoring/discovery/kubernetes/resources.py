@@ -24,6 +24,13 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _LABEL_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}")
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9._/@:-]{0,100}")
 _LABELS_LONGEST = 1000
+# A container with these waits for a person.
+_WAITING = frozenset(
+    (
+        *("ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "CrashLoopBackOff"),
+        *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
+    )
+)
 _LONGEST = 1000
 
 
@@ -37,29 +44,36 @@ class Unreadable(ValueError):
 
 @dataclass(frozen=True)
 class ResourceKind:
-    """A kind of resources. `is_selected`: the source's label selector applies to it."""
+    """A kind of resources. `group`: "" for those of Kubernetes itself.
+
+    `read` returns the values of `Found`, or None for a resource that does not matter now. `selector`: None if the
+    source's label selector applies to the kind.
+    """
 
     group: str
     version: str
     plural: str
-    read: Callable[[Json], dict[str, Any]]
-    is_selected: bool = True
+    read: Callable[[Json], dict[str, Any] | None]
+    selector: str | None = None
 
     @property
     def key(self) -> str:
-        return f"{self.plural}.{self.group}"
+        return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def path(self, namespace: str) -> str:
+        api = f"/apis/{self.group}" if self.group else "/api"
         within = f"/namespaces/{namespace}" if namespace else ""
-        return f"/apis/{self.group}/{self.version}{within}/{self.plural}"
+        return f"{api}/{self.version}{within}/{self.plural}"
 
 
-def read(kind: ResourceKind, resource: object, address_pattern: str) -> Found:
-    """Return the resource. Raise Unreadable."""
+def read(kind: ResourceKind, resource: object, address_pattern: str) -> Found | None:
+    """Return the resource, or None if it does not matter now. Raise Unreadable."""
     whole = _object(resource)
     metadata = _object(whole.get("metadata"))
     key = key_of(kind, whole)
     found = kind.read(whole)
+    if found is None:
+        return None
     rest_url = ""
     if kind is FLINK_DEPLOYMENT:
         rest_url = address_pattern.replace("{name}", key.name).replace("{namespace}", key.namespace)
@@ -120,6 +134,7 @@ def _flink_snapshot(whole: Json) -> dict[str, Any]:
         "job_resource": _text(job, "name"),
         "triggered_at": _text(status, "triggerTimestamp"),
         "completed_at": _text(status, "resultTimestamp"),
+        "kept": "true" if _object(spec.get("savepoint")).get("disposeOnDelete") is False else "",
     }
     deployment = state["job_resource"] if state["job_kind"] == "FlinkDeployment" else ""
     wrong = [state["snapshot"]] if state["snapshot"] in ("FAILED", "ABANDONED") else []
@@ -139,6 +154,53 @@ def _spark_of_kubeflow(whole: Json) -> dict[str, Any]:
 def _spark(state: str, message: str) -> dict[str, Any]:
     is_wrong = any(word in state.upper() for word in ("FAIL", "EVICT", "TIMEDOUT", "INVALID", "UNKNOWN"))
     return {"state": _filled({"application": state}), "problem": _problem(message, [state]) if is_wrong else None}
+
+
+def _pod(whole: Json) -> dict[str, Any] | None:
+    """Return the trouble of a pod of a Flink deployment, or None if it has none.
+
+    Kubernetes keeps why a container ended in `lastState` when the container runs again.
+    """
+    labels = _object(_object(whole.get("metadata")).get("labels"))
+    status = _object(whole.get("status"))
+    found = next(filter(None, (_eviction(status), *map(_trouble, _containers(status)), _unschedulable(status))), None)
+    if found is None:
+        return None
+    reason, message = found
+    state = {"pod": reason, "component": _text(labels, "component")}
+    shown = (
+        DiscoveryReason.POD_TROUBLE(reason=reason, message=message) if message else DiscoveryReason.POD(reason=reason)
+    )
+    return {"state": _filled(state), "deployment": _text(labels, "app"), "problem": shown}
+
+
+def _containers(status: Json) -> Iterator[Json]:
+    for name in ("initContainerStatuses", "containerStatuses"):
+        listed = status.get(name)
+        yield from map(_object, listed if isinstance(listed, list) else ())
+
+
+def _eviction(status: Json) -> tuple[str, str] | None:
+    reason = _text(status, "reason")
+    return (reason, _text(status, "message")) if _text(status, "phase") == "Failed" and reason else None
+
+
+def _trouble(container: Json) -> tuple[str, str] | None:
+    for when in ("state", "lastState"):
+        ended = _object(_object(container.get(when)).get("terminated"))
+        if _text(ended, "reason") == "OOMKilled":
+            return "OOMKilled", ""
+    waiting = _object(_object(container.get("state")).get("waiting"))
+    reason = _text(waiting, "reason")
+    return (reason, _text(waiting, "message")) if reason in _WAITING else None
+
+
+def _unschedulable(status: Json) -> tuple[str, str] | None:
+    conditions = status.get("conditions")
+    for each in map(_object, conditions if isinstance(conditions, list) else ()):
+        if each.get("type") == "PodScheduled" and each.get("status") == "False":
+            return _text(each, "reason") or "Unschedulable", _text(each, "message")
+    return None
 
 
 def _problem(error: str, states: list[str]) -> Reason | None:
@@ -186,7 +248,9 @@ def _filled(state: Mapping[str, str]) -> dict[str, str]:
 
 FLINK_DEPLOYMENT = ResourceKind("flink.apache.org", "v1beta1", "flinkdeployments", _flink_deployment)
 FLINK_SESSION_JOB = ResourceKind("flink.apache.org", "v1beta1", "flinksessionjobs", _flink_session_job)
-FLINK_SNAPSHOT = ResourceKind("flink.apache.org", "v1beta1", "flinkstatesnapshots", _flink_snapshot, is_selected=False)
+FLINK_SNAPSHOT = ResourceKind("flink.apache.org", "v1beta1", "flinkstatesnapshots", _flink_snapshot, selector="")
 SPARK_OF_APACHE = ResourceKind("spark.apache.org", "v1", "sparkapplications", _spark_of_apache)
 SPARK_OF_KUBEFLOW = ResourceKind("sparkoperator.k8s.io", "v1beta2", "sparkapplications", _spark_of_kubeflow)
-KINDS = (FLINK_DEPLOYMENT, FLINK_SESSION_JOB, FLINK_SNAPSHOT, SPARK_OF_APACHE, SPARK_OF_KUBEFLOW)
+# Flink gives its pods these labels, with the deployment's name as `app`.
+POD = ResourceKind("", "v1", "pods", _pod, selector="app,component in (jobmanager,taskmanager)")
+KINDS = (FLINK_DEPLOYMENT, FLINK_SESSION_JOB, FLINK_SNAPSHOT, SPARK_OF_APACHE, SPARK_OF_KUBEFLOW, POD)

@@ -22,6 +22,7 @@ from monitoring.discovery.kubernetes import api, resources
 from monitoring.discovery.kubernetes.api import Expired, KubernetesApi
 from monitoring.discovery.kubernetes.credentials import connection_of
 from monitoring.discovery.kubernetes.resources import KINDS, Unreadable
+from monitoring.discovery.kubernetes.snapshots import list_savepoints
 from monitoring.discovery.reconciling import Change
 from monitoring.discovery.rounds import InDatabase
 from monitoring.engine.errors import EngineError, Malformed, NotFound, Refused, Unreachable
@@ -55,6 +56,7 @@ async def look(claim: Claim, in_database: InDatabase, lasts_s: float, now: Now) 
             tasks = [group.create_task(watch.follow(in_database, until)) for watch in watches]
     finally:
         await client.close()
+    await in_database(lambda: list_savepoints(claim.source, now()))
     failures = [task.result() for task in tasks]
     return changes, failures[0] if failures and all(failures) else ""
 
@@ -137,7 +139,7 @@ class _Watch:
 
     @property
     def _selector(self) -> str:
-        return self._claim.source.label_selector if self._kind.is_selected else ""
+        return self._claim.source.label_selector if self._kind.selector is None else self._kind.selector
 
     def _apply_listed(self, items: Sequence[Any], known: dict[Key, str], seen: set[Key]) -> None:
         for item in items:
@@ -148,7 +150,7 @@ class _Watch:
                 continue
             seen.add(key)
             if key not in known or known[key] != resources.version_of(item):
-                self._apply(item)
+                self._apply(item, is_known=key in known)
 
     def _end_list(self, gone: set[Key], version: str) -> None:
         for key in sorted(gone):
@@ -165,13 +167,16 @@ class _Watch:
             version = change.version or version
         self._store(version=version)
 
-    def _apply(self, resource: Any) -> None:
+    def _apply(self, resource: Any, *, is_known: bool = True) -> None:
         try:
             found = resources.read(self._kind, resource, self._claim.source.address_pattern)
         except Unreadable as error:
             self._unreadable.append(error.name)
             return
-        self._count(reconciling.apply(self._claim, found, self._now()))
+        if found is not None:
+            self._count(reconciling.apply(self._claim, found, self._now()))
+        elif is_known:
+            self._forget(resource)
 
     def _forget(self, resource: Any) -> None:
         try:

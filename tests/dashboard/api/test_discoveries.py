@@ -34,7 +34,7 @@ def test_a_source_is_added_changed_listed_and_removed(admin: Client, now: dateti
     assert made.status_code == 201, made.content
     assert TOKEN not in made.content.decode()
     assert "kubeconfig" not in made.json()
-    assert (made.json()["state"], made.json()["namespaces"]) == ("not read yet", "prod")
+    assert (made.json()["state"], made.json()["namespaces"]) == ("new", "prod")
     own = f"{PATH}/{made.json()['id']}"
     assert send(admin, "patch", own, {"label_selector": "a=b"}).json()["label_selector"] == "a=b"
     source = DiscoverySource.objects.get()

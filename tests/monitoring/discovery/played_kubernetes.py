@@ -26,6 +26,7 @@ FLINK = "flinkdeployments.flink.apache.org"
 SESSION_JOB = "flinksessionjobs.flink.apache.org"
 SNAPSHOT = "flinkstatesnapshots.flink.apache.org"
 SPARK = "sparkapplications.spark.apache.org"
+POD = "pods"
 KUBEFLOW = "sparkapplications.sparkoperator.k8s.io"
 _TICK_S = 0.3
 
@@ -139,6 +140,8 @@ def kubeconfig(url: str, **user: str) -> str:
 
 
 def _matches(thing: Json, selector: str) -> bool:
+    if selector.startswith("app,component in"):
+        return {"app", "component"} <= thing["metadata"]["labels"].keys()
     pairs = (pair.split("=", 1) for pair in filter(None, selector.split(",")))
     return all(thing["metadata"]["labels"].get(key) == value for key, value in pairs)
 
@@ -152,7 +155,7 @@ class Handler(BaseHTTPRequestHandler):
         asked = dict(urllib.parse.parse_qsl(query))
         parts = path.strip("/").split("/")
         namespace = parts[parts.index("namespaces") + 1] if "namespaces" in parts else ""
-        kind = f"{parts[-1]}.{parts[1]}"
+        kind = parts[-1] if parts[0] == "api" else f"{parts[-1]}.{parts[1]}"
         verb = "watch" if asked.get("watch") == "true" else "list"
         api = self.api
         api.requests[verb, kind] += 1

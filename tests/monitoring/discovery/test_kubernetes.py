@@ -272,3 +272,33 @@ def test_a_server_that_hangs_holds_neither_the_tick_nor_another_source(kubernete
         rounds.end()
         rounds.join()
         assert DiscoverySource.objects.get(name="hanging").claimed_by == "", "released at the end of the worker"
+
+
+PULL = {"containerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}]}
+KILLED = {"containerStatuses": [{"state": {"running": {}}, "lastState": {"terminated": {"reason": "OOMKilled"}}}]}
+EVICTED = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
+PENDING = {
+    "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}]
+}
+
+
+def test_the_troubles_of_pods_belong_to_their_deployment(kubernetes, source, look):
+    kubernetes.put("orders")
+    for name, status in {"a": PULL, "b": KILLED, "c": EVICTED, "d": PENDING, "e": {"phase": "Running"}}.items():
+        labels = {"app": "orders", "component": "taskmanager"}
+        kubernetes.put(f"orders-{name}", played.POD, labels=labels, status=status)
+    kubernetes.put("web", played.POD, labels={"app": "web"}, status=PULL)
+    look()
+    pods = FoundResource.objects.filter(kind=played.POD)
+    assert {pod.deployment for pod in pods} == {"orders"}
+    assert {pod.name: str(pod.problem_value) for pod in pods} == {
+        "orders-a": "Kubernetes reports ImagePullBackOff for the pod: no such image",
+        "orders-b": "Kubernetes reports OOMKilled for the pod.",
+        "orders-c": "Kubernetes reports Evicted for the pod: The node was low on resource: memory.",
+        "orders-d": "Kubernetes reports Unschedulable for the pod: 0/3 nodes",
+    }
+    kubernetes.put("orders-a", played.POD, status={"phase": "Running"})
+    kubernetes.delete("orders-b", played.POD)
+    look(lasts_s=1.5)
+    assert set(pods.filter(gone_at=None).values_list("name", flat=True)) == {"orders-c", "orders-d"}
+    assert set(pods.exclude(gone_at=None).values_list("name", flat=True)) == {"orders-a", "orders-b"}

@@ -1,0 +1,65 @@
+"""The pages about found clusters and watched directories in all sizes and themes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+import pytest
+from django.contrib.auth.models import User
+from django.urls import reverse
+
+from monitoring.discovery.kubernetes import resources
+from monitoring.models import Cluster, Discovery, DiscoverySource, FoundResource, WatchedKind
+from monitoring.reasons.columns import columns
+from monitoring.reasons.discoveries import DiscoveryReason
+from tests.dashboard import builders as make
+from tests.dashboard.browser.appearance import check_pages
+from tests.dashboard.browser.conftest import Reader
+
+pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.fixture
+def source(db: None, now: datetime) -> DiscoverySource:
+    """Return a source with healthy and broken deployments, a Spark application, and a missing right."""
+    source = DiscoverySource.objects.create(name="east", kubeconfig="x", namespaces="payments,orders")
+    DiscoverySource.objects.create(name="in-cluster", in_cluster=True, enabled=False)
+    times = {"found_at": now, "changed_at": now, "namespace": "payments"}
+    states = (("STABLE", "RUNNING"), ("FAILED", "FAILED"), ("DEPLOYED", "RECONCILING"))
+    error = columns("problem", DiscoveryReason.OPERATOR_ERROR(error="Back-off pulling image registry/orders:1.20 " * 4))
+    for number, (lifecycle, job) in enumerate(states):
+        name = f"orders-with-a-rather-long-name-{number}"
+        FoundResource.objects.create(
+            source=source,
+            kind=resources.FLINK_DEPLOYMENT.key,
+            name=name,
+            cluster=make.make_cluster(now, f"payments/{name}"),
+            state={"lifecycle": lifecycle, "job": job},
+            **(error if number == 1 else {}),
+            **times,
+        )
+    FoundResource.objects.create(source=source, kind=resources.SPARK_OF_APACHE.key, name="etl", **times)
+    where = DiscoveryReason.IN_NAMESPACE(namespace="orders")
+    forbidden = DiscoveryReason.FORBIDDEN(verb="list", resource="flinkdeployments.flink.apache.org", where=where)
+    WatchedKind.objects.create(
+        source=source, kind=resources.FLINK_DEPLOYMENT.key, namespace="orders", **columns("problem", forbidden)
+    )
+    return source
+
+
+def test_pages_of_found_clusters(read_as: Callable[..., Reader], source: DiscoverySource) -> None:
+    admin = User.objects.create_superuser("anna", "anna@example.org", "pw-anna-long")
+    broken = Cluster.objects.get(name__endswith="-1")
+    Cluster.objects.create(
+        name="lake", discovery=Discovery.DIRECTORY, rest_url="/data/checkpoints", savepoint_target="/data/savepoints"
+    )
+    pages = {
+        "sources": reverse("discoveries"),
+        "source": reverse("discovery", args=[source.pk]),
+        "source-form": reverse("discovery-add"),
+        "found-cluster": reverse("cluster", args=[broken.pk]),
+        "clusters": reverse("clusters"),
+        "directory-form": reverse("cluster-edit", args=[Cluster.objects.get(name="lake").pk]),
+    }
+    check_pages(read_as(user=admin), pages, "discovery-")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db.models import Case, Count, Q, When
 from django.utils.translation import gettext_noop as _
@@ -97,7 +98,7 @@ def read_sources(sources: Iterable[DiscoverySource] | None = None) -> list[Sourc
     counted = live.values("source").annotate(
         resources=Count("pk"), clusters=Count("cluster", distinct=True), wrong=Count("pk", filter=~Q(problem=""))
     )
-    counts = {row.pop("source"): row for row in counted}
+    counts = {row["source"]: row for row in counted}
     kinds: dict[int, list[WatchedKind]] = {}
     for row in WatchedKind.objects.filter(source__in=found).exclude(problem="").order_by("kind", "namespace"):
         kinds.setdefault(row.source_id, []).append(row)
@@ -129,7 +130,7 @@ def resources_of(cluster: Cluster, now: datetime, job_id: str = "") -> list[Reso
     return rows
 
 
-def _card(source: DiscoverySource, counts: dict[str, int], rows: list[WatchedKind]) -> SourceCard:
+def _card(source: DiscoverySource, counts: Mapping[str, Any], rows: list[WatchedKind]) -> SourceCard:
     def is_missing(row: WatchedKind) -> bool:
         return row.problem_value is not None and row.problem_value.code is DiscoveryReason.NOT_INSTALLED
 

@@ -126,7 +126,8 @@ def _follow(row: FoundResource, gone_at: datetime | None, is_another: bool) -> C
     """Bring the cluster of a deployment up to date. `is_another`: the resource was created again under its name."""
     wanted = {"rest_url": row.rest_url, "labels": row.labels}
     # The lock keeps what a person saves at this moment.
-    cluster = Cluster.objects.select_for_update().filter(pk=row.cluster_id).first()
+    cluster = row.cluster and Cluster.objects.select_for_update().filter(pk=row.cluster.pk).first()
+    row.cluster = cluster
     if cluster is None:
         if row.given and gone_at is None and not is_another:
             return None  # a person has removed the cluster

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from django.db import DatabaseError, connection
@@ -64,7 +65,7 @@ class Rounds:
         self._now = now
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
-        self._cancels: dict[threading.Thread, Callable[[], None]] = {}
+        self._cancels: dict[threading.Thread, Callable[[], object]] = {}
         self._ended = False
 
     def start_due(self, report: Report, failed: Callable[[str, Exception], object]) -> None:
@@ -107,7 +108,7 @@ class Rounds:
         with self._lock:
             if self._ended or task is None:
                 return CycleReport()
-            self._cancels[threading.current_thread()] = lambda: loop.call_soon_threadsafe(task.cancel)
+            self._cancels[threading.current_thread()] = partial(loop.call_soon_threadsafe, task.cancel)
 
         def in_database(work: Callable[[], Any]) -> Awaitable[Any]:
             return loop.run_in_executor(database, work)

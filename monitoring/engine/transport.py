@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import lru_cache
 from io import BytesIO
@@ -66,7 +66,7 @@ class Transport:
             _require_no_redirect(response)
             return Answer(response.status, response.headers, await self._content(response, path))
 
-    async def lines(self, path: str, limit_s: float) -> AsyncIterator[Answer | list[bytes]]:
+    async def lines(self, path: str, limit_s: float) -> AsyncGenerator[Answer | list[bytes], None]:
         """Yield the complete lines of an answer as they arrive, and an Answer first if its status is not 200.
 
         The answer may be longer than `body_limit`, a line may not. An incomplete last line is left out.

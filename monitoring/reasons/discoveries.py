@@ -43,6 +43,7 @@ class DiscoveryReason(ReasonCode):
     NOT_A_LIST = "discoveries.not-a-list", _("The answer to {path} is not a list of Kubernetes resources.")
     NOT_A_CHANGE = "discoveries.not-a-change", _("The answer to {path} contains a line that is not a change.")
     TOO_MANY = "discoveries.too-many", _("There are more than {most:,} resources {resource}. Select fewer of them.")
+    TOO_MANY_PAGES = "discoveries.too-many-pages", _("The list {path} has more than {most:,} pages.")
     UNREADABLE = (
         "discoveries.unreadable",
         _("{count} of the resources {resource} cannot be read, for example {name!r}."),

@@ -12,7 +12,7 @@ Failures raise EngineError with the reason:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +31,8 @@ from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.reason import Reason
 
 PAGE = 500
+# A server that is not Kubernetes may return pages without end.
+_MOST_PAGES = 1000
 # After the server's own limit, a watch has this long to end.
 _WATCH_ENDS_S = 10.0
 
@@ -72,10 +74,10 @@ class KubernetesApi:
     async def close(self) -> None:
         await self._transport.close()
 
-    async def pages(self, kind: ResourceKind, namespace: str, selector: str) -> AsyncIterator[Page]:
+    async def pages(self, kind: ResourceKind, namespace: str, selector: str) -> AsyncGenerator[Page, None]:
         """Yield the pages of a list."""
         query = {"limit": str(self._page), **({"labelSelector": selector} if selector else {})}
-        while True:
+        for _number in range(_MOST_PAGES):
             path = f"{kind.path(namespace)}?{urlencode(query)}"
             try:
                 answer = await self._transport.ask("GET", path, self._limit_s)
@@ -93,10 +95,11 @@ class KubernetesApi:
             if not following or not isinstance(following, str):
                 return
             query["continue"] = following
+        raise Malformed(DiscoveryReason.TOO_MANY_PAGES(path=kind.path(namespace), most=_MOST_PAGES))
 
     async def watch(
         self, kind: ResourceKind, namespace: str, selector: str, version: str, lasts_s: float
-    ) -> AsyncIterator[list[Change]]:
+    ) -> AsyncGenerator[list[Change], None]:
         """Yield the changes after `version`, as they arrive. The server ends the watch after `lasts_s` seconds."""
         query = {
             "watch": "true",

@@ -67,8 +67,8 @@ def _rows(claim: Claim, now: Now) -> list[WatchedKind]:
     rows = []
     for kind in KINDS:
         for namespace in source.namespace_list:
-            key = {"source": source, "kind": kind.key, "namespace": namespace}
-            rows.append(WatchedKind.objects.get_or_create(**key)[0])
+            row, _ = WatchedKind.objects.get_or_create(source=source, kind=kind.key, namespace=namespace)
+            rows.append(row)
     source.watched_kinds.exclude(pk__in=[row.pk for row in rows]).delete()
     for key in reconciling.outside(source, [kind.key for kind in KINDS]):
         reconciling.forget(claim, key, now())
@@ -103,6 +103,7 @@ class _Watch:
             except Expired:
                 # The version that is stored stays until the list is applied, so that a restart lists again, too.
                 self._row.version = ""
+                await asyncio.sleep(_PAUSE_S)
                 continue
             except NotFound as error:
                 self._row.version = ""
@@ -111,7 +112,7 @@ class _Watch:
             except (Unreachable, Malformed, Refused) as error:
                 tries += 1
                 is_lasting = not isinstance(error, Unreachable)
-                if is_lasting or tries >= _TRIES or time.monotonic() >= until:
+                if is_lasting or tries >= _TRIES:
                     await in_database(lambda problem=error.reason: self._note(problem))  # type: ignore[misc]
                     return "" if isinstance(error, Refused) and error.status == 403 else error.reason
                 await asyncio.sleep(_PAUSE_S * tries)

@@ -35,7 +35,7 @@ def done(path: str) -> dict[str, str]:
 @pytest.fixture
 def job(kubernetes, source, look) -> Job:
     kubernetes.put("orders", status=STATUS)
-    look()
+    assert look() == []
     rows = Rows(now=timezone.now())
     job = rows.job(Cluster.objects.get(), name="orders", savepoints_kept=1)
     rows.run(job, engine_job_id=JOB_ID)

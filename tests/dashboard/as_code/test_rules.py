@@ -135,7 +135,7 @@ def test_import_without_secrets_keeps_them(now: datetime) -> None:
         ("severity: critical", "severity: grave", "line 11: severity is 'grave': "),
         ("name: Payments fail", "name: ''", "line 6: name"),
         ("threshold: 5", "threshold: 5\n    threshold: 6", "line 10: threshold occurs twice, first in line 9."),
-        ("rules:", "rulez:", "line 5: rulez is not allowed here. Allowed are clusters, defaults, jobs, channels,"),
+        ("rules:", "rulez:", "line 5: rulez is not allowed here. Allowed are clusters, discoveries, defaults, jobs,"),
         ("threshold: 5", "threshold: [5", "This is not valid YAML"),
         ("threshold: 5", "threshold: &a 5", "line 9: An anchor is not allowed here"),
         ("threshold: 5", "threshold: !!python/name:os.system 5", "line 9: A tag is not allowed here"),

@@ -63,7 +63,7 @@ def test_a_refresh_has_every_live_part_and_no_chart(viewer: Client, run: Run) ->
     answer = viewer.get(reverse("job", args=[run.job_id]), headers={"HX-Request": "true", "HX-Target": "overview-live"})
     part, page = answer.content.decode(), overview(viewer, run.job)
     replaced = re.findall(r'<div id="([a-z-]+)" hx-swap-oob="innerHTML">', part)
-    assert replaced == ["cause-live", "latest-live", "position-live", "newest-live", "diagnosis-live"]
+    assert replaced == ["cause-live", "latest-live", "position-live", "found-live", "newest-live", "diagnosis-live"]
     assert all(f'id="{each}"' in page for each in replaced)
     assert 'class="tiles"' in part
     assert "data-chart" not in part

@@ -38,6 +38,7 @@ from monitoring.models import (
     MaintenanceWindow,
     RunState,
 )
+from monitoring.savepoints.savers import saver_of
 
 register = template.Library()
 register.simple_tag(time_zone.zone_name)
@@ -51,6 +52,12 @@ def acts_on(access: Access, row: Job | Incident | MaintenanceWindow | Automation
         return access.may_on(Role.OPERATOR, row.pk, row.cluster_id)
     job = None if isinstance(row, AutomationPause) else row.job
     return access.may_on(Role.OPERATOR, job.pk if job else None, job.cluster_id if job else row.cluster_id)
+
+
+@register.filter
+def can_be_saved(job: Job) -> bool:
+    """Return whether a cluster takes savepoints of the job."""
+    return saver_of(job, "") is not None
 
 
 @register.filter

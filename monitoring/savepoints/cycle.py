@@ -27,6 +27,7 @@ from monitoring.savepoints.claims import CLAIM, claim
 from monitoring.savepoints.copies import take_up
 from monitoring.savepoints.disposal import advance_disposals
 from monitoring.savepoints.request import IN_FLIGHT
+from monitoring.savepoints.savers import Saver, saver_of
 from monitoring.savepoints.schedule import request_due
 from monitoring.savepoints.settle import ForgottenBut, link_to_history, settle
 
@@ -46,7 +47,7 @@ def advance(now: datetime) -> CycleReport:
     outcome = request_due(now)
     # In memory `posted_at` stays what it was: None means that this worker sends the first request.
     claimed = [each for each in _due(now) if claim(each, now, posted_at=each.posted_at or now)]
-    answers = call_all([Call(each.job.cluster, _Act(each)) for each in claimed])
+    answers = call_all([_call(each) for each in claimed])
     take_up(now)
     for savepoint, answer in zip(claimed, answers, strict=True):
         outcome[settle(savepoint, answer, now)] += 1
@@ -67,11 +68,17 @@ def _due(now: datetime) -> list[Savepoint]:
     )
 
 
+def _call(savepoint: Savepoint) -> Call[Answer]:
+    job_id = savepoint.run.engine_job_id
+    saver = saver_of(savepoint.job, job_id) or Saver(savepoint.job.cluster, job_id)
+    return Call(saver.cluster, _Act(savepoint, saver.engine_job_id))
+
+
 class _Act:
     """The engine calls for one savepoint, according to its row when it was claimed."""
 
-    def __init__(self, savepoint: Savepoint) -> None:
-        self._job_id = savepoint.run.engine_job_id
+    def __init__(self, savepoint: Savepoint, job_id: str) -> None:
+        self._job_id = job_id
         self._trigger_id = savepoint.trigger_id
         self._stops_job = savepoint.stops_job
         self._never_sent = savepoint.posted_at is None

@@ -24,6 +24,7 @@ from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.savepoints import SavepointReason
 from monitoring.savepoints.preflight import NotNow, PreflightFacts, preflight
+from monitoring.savepoints.savers import saver_of
 
 # Flink's `execution.checkpointing.timeout` also limits savepoints. Its default is used if a run's value is not known.
 TIMEOUT = timedelta(minutes=10)
@@ -52,7 +53,7 @@ def request_savepoint(job: Job, origin: SavepointOrigin, by: str, now: datetime,
 
     `stops_job`: the job ends with it (Flink's stop-with-savepoint). At most one is in flight per job.
     """
-    if not job.cluster.can_save:
+    if saver_of(job, "") is None:
         raise SavepointDeferred(EngineReason.ONLY_WATCHED())
     if stops_job and (why := job.cluster.why_not_controlled):
         raise SavepointDeferred(why)
@@ -72,6 +73,7 @@ def request_savepoint(job: Job, origin: SavepointOrigin, by: str, now: datetime,
 
 def facts_of(job: Job, now: datetime, *, scheduled: bool) -> PreflightFacts:
     run = job.current_run
+    saver = saver_of(job, "")
     under_way = Savepoint.objects.filter(job=job, state__in=IN_FLIGHT).exists() or (
         run is not None
         and Checkpoint.objects.filter(run=run, is_savepoint=True, status=CheckpointStatus.IN_PROGRESS).exists()
@@ -79,7 +81,7 @@ def facts_of(job: Job, now: datetime, *, scheduled: bool) -> PreflightFacts:
     return PreflightFacts(
         run_state=None if run is None else RunState(run.state),
         unseen_since=_unseen_since(job, now) if scheduled else None,
-        cluster_reachable=job.cluster.reachable,
+        cluster_reachable=saver is not None and saver.cluster.reachable,
         savepoint_under_way=under_way,
         paused=pause_reason(job, now) if scheduled else None,
         # A schedule saves a query only while it runs: otherwise, equal savepoints would replace older ones.

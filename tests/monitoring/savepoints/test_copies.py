@@ -29,10 +29,13 @@ from monitoring.models import (
     Discovery,
     Job,
     LocationCopy,
+    QuerySource,
+    Run,
     RunState,
     Savepoint,
     SavepointOrigin,
     SavepointState,
+    WatchedQuery,
 )
 from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.refusals import RefusalReason
@@ -142,6 +145,24 @@ def test_a_savepoint_is_taken_checked_and_deleted_without_an_engine(
     assert done.state == SavepointState.DISPOSED
     assert [str(path) for path in target.iterdir()] == [newer.path]
     assert fingerprint(root) == before
+
+
+def test_the_directory_saves_a_query_whose_job_another_cluster_leads(
+    job: Job, rows: Any, target: Path, now: datetime
+) -> None:
+    query = WatchedQuery.objects.create(query_id=job.current_run.engine_job_id, job=job)
+    QuerySource.objects.create(query=query, cluster=job.cluster, engine_job_id=query.query_id, name="counts")
+    agent = rows.cluster(name="agent", discovery=Discovery.AGENT, rest_url="", engine="streaming")
+    Job.objects.update(cluster=agent)
+    Run.objects.update(engine_job_id=uuid.uuid4().hex)
+    led = Job.objects.select_related("cluster", "current_run").get(pk=job.pk)
+    done = settle(request_savepoint(led, SavepointOrigin.MANUAL, "ada", now), now)
+    assert (done.state, done.failure) == (SavepointState.COMPLETED, "")
+    assert [str(path) for path in target.iterdir()] == [done.path]
+    Cluster.objects.filter(discovery=Discovery.DIRECTORY).update(savepoint_target="")
+    with pytest.raises(SavepointDeferred) as deferred:
+        request_savepoint(led, SavepointOrigin.MANUAL, "ada", after(now, 400))
+    assert deferred.value.reason == EngineReason.ONLY_WATCHED()
 
 
 def test_a_schedule_takes_them(job: Job, target: Path, now: datetime) -> None:

@@ -18,7 +18,7 @@ BETWEEN: tuple[tuple[ModuleType, str], ...] = (
     (cycle, "facts_of"),
     (cycle, "_open"),
     (cycle, "open_breaker"),
-    (cycle, "tell"),
+    (cycle, "report_not_restarted"),
     (moving, "_claim"),
     (moving, "_plan"),
     (moving, "_settle"),

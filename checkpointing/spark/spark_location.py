@@ -154,7 +154,7 @@ def find_running(location: str, files: Files | None = None) -> SparkLocation:
     """Return the location as of its newest commit, although its query may be running. Raise as `find`.
 
     The commits are listed first. Spark writes a commit last, so the files of its batch existed before the other
-    listings, unless Spark has removed them. A batch that was begun later is left out, and so are symbolic links.
+    listings, unless Spark has removed them. Later batches and symbolic links are left out.
     `files` replaces what the location would open.
     """
     location = canonical(location)

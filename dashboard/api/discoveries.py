@@ -133,14 +133,11 @@ def _read(discovery_id: int) -> dict[str, Any]:
 
 
 def _json(card: SourceCard) -> dict[str, Any]:
-    own = {name: getattr(card.source, name) for name in DiscoveryOut.Meta.fields}
-    told = {"state": card.state[0], "resources": card.resources, "clusters": card.clusters}
-    return (
-        own
-        | told
-        | {
-            "last_error_value": card.source.last_error_value,
-            "problems": card.problems,
-            "missing": card.missing,
-        }
-    )
+    return {name: getattr(card.source, name) for name in DiscoveryOut.Meta.fields} | {
+        "state": card.state[0],
+        "resources": card.resources,
+        "clusters": card.clusters,
+        "last_error_value": card.source.last_error_value,
+        "problems": card.problems,
+        "missing": card.missing,
+    }

@@ -100,13 +100,13 @@ def _middle(point: RolledPoint) -> datetime:
 
 
 def _tooltip(point: RolledPoint, figure: str, text: Callable[[float | None], str]) -> str:
-    told: RangeFigures = point.figures[figure]
+    figures: RangeFigures = point.figures[figure]
     lines = [
         f"{clock_of(point.start)} – {clock_of(point.end)}",
         _("%(completed)s completed, %(failed)s failed")
         % {"completed": f"{point.count('completed'):,}", "failed": f"{point.count('failed'):,}"},
     ]
-    if told.known:
-        lines += [f"{_('median')} {text(told.quantiles[0.5])}", f"p95 {text(told.quantiles[0.95])}"]
-        lines += [f"{_('average')} {text(told.mean)}", f"{_('max')} {text(told.maximum)}"]
+    if figures.known:
+        lines += [f"{_('median')} {text(figures.quantiles[0.5])}", f"p95 {text(figures.quantiles[0.95])}"]
+        lines += [f"{_('average')} {text(figures.mean)}", f"{_('max')} {text(figures.maximum)}"]
     return "<br>".join(lines)

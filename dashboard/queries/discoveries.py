@@ -14,14 +14,7 @@ from monitoring.discovery.kubernetes import resources
 from monitoring.models import Cluster, DiscoverySource, FoundResource, WatchedKind
 from monitoring.reasons.discoveries import DiscoveryReason
 
-_KINDS = {
-    resources.FLINK_DEPLOYMENT.key: "FlinkDeployment",
-    resources.FLINK_SESSION_JOB.key: "FlinkSessionJob",
-    resources.FLINK_SNAPSHOT.key: "FlinkStateSnapshot",
-    resources.SPARK_OF_APACHE.key: "SparkApplication (Apache)",
-    resources.SPARK_OF_KUBEFLOW.key: "SparkApplication (Kubeflow)",
-    resources.POD.key: "Pod",
-}
+_KINDS = {kind.key: kind.name for kind in resources.KINDS}
 _LABELS = {
     "off": _("switched off"),
     "error": _("not readable"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from monitoring.discovery.kubernetes.resources import FLINK_DEPLOYMENT, FLINK_SESSION_JOB
 from monitoring.models import FoundResource, Job
 
-_NAMES = {FLINK_DEPLOYMENT.key: "FlinkDeployment", FLINK_SESSION_JOB.key: "FlinkSessionJob"}
+_NAMES = {kind.key: kind.name for kind in (FLINK_DEPLOYMENT, FLINK_SESSION_JOB)}
 
 
 def operated_by(job: Job) -> str:

@@ -139,7 +139,7 @@ def _follow(row: FoundResource, gone_at: datetime | None, is_another: bool) -> C
     row.given = wanted
     changed = registration.change(cluster, ACTOR)
     if is_another or "rest_url" in changed:
-        # Another process answers now, with an identity of its own.
+        # Another process with another identity answers now.
         Cluster.objects.filter(pk=cluster.pk).update(identity=None, stranger=None, next_poll_at=None)
     if restored:
         reason = DiscoveryReason.DEPLOYMENT_BACK(deployment=str(row), source=row.source.name)

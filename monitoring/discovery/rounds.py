@@ -1,4 +1,4 @@
-"""Read the sources that are due, each in a thread of its own.
+"""Read the sources that are due, each in a separate thread.
 
 A tick starts the threads and returns. So a server that hangs holds neither another source nor a thread of the worker. A
 round lasts some seconds, because it waits for changes. The next tick continues it.

@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 # A claim outlives some renewals that the database does not answer.
 CLAIM = timedelta(seconds=60)
 RENEW_S = 15.0
-# How often a copy is begun again because its worker was stopped, and how long to wait before files are removed again.
+# How many times a copy is tried if its worker is stopped, and how long to wait before the next try to remove files.
 TRIES = 3
 REMOVE_AGAIN = timedelta(minutes=10)
 # How many copies of one cluster a process makes at the same time.
@@ -131,7 +131,7 @@ def _run(copy: LocationCopy, ended: threading.Event) -> None:
                 _remove_leftovers(copy)
             else:
                 _make(copy)
-    except Exception:  # the outermost level of a thread: the claim expires, and the copy is begun again
+    except Exception:  # the outermost level of a thread: the claim expires, and another worker copies again
         log.exception("%s: the copy to a savepoint was interrupted", copy.location)
     finally:
         connection.close()

@@ -154,8 +154,8 @@ class KubernetesApi:
             case 410:
                 return Expired()
         number = code if isinstance(code, int) else 500
-        told = {"url": self._url, "path": kind.path(namespace), "message": str(status.get("message") or "")[:500]}
-        return Refused(number, DiscoveryReason.SERVER_ERROR(status=number, **told))
+        values = {"url": self._url, "path": kind.path(namespace), "message": str(status.get("message") or "")[:500]}
+        return Refused(number, DiscoveryReason.SERVER_ERROR(status=number, **values))
 
 
 def _where(namespace: str) -> Reason:

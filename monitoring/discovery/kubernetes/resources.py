@@ -44,7 +44,7 @@ class Unreadable(ValueError):
 
 @dataclass(frozen=True)
 class ResourceKind:
-    """A kind of resources. `group`: "" for those of Kubernetes itself.
+    """A kind of resources. `group`: "" for those of Kubernetes itself. `name`: as people know it.
 
     `read` returns the values of `Found`, or None for a resource that does not matter now. `selector`: None if the
     source's label selector applies to the kind.
@@ -53,6 +53,7 @@ class ResourceKind:
     group: str
     version: str
     plural: str
+    name: str
     read: Callable[[Json], dict[str, Any] | None]
     selector: str | None = None
 
@@ -246,11 +247,16 @@ def _filled(state: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in state.items() if value}
 
 
-FLINK_DEPLOYMENT = ResourceKind("flink.apache.org", "v1beta1", "flinkdeployments", _flink_deployment)
-FLINK_SESSION_JOB = ResourceKind("flink.apache.org", "v1beta1", "flinksessionjobs", _flink_session_job)
-FLINK_SNAPSHOT = ResourceKind("flink.apache.org", "v1beta1", "flinkstatesnapshots", _flink_snapshot, selector="")
-SPARK_OF_APACHE = ResourceKind("spark.apache.org", "v1", "sparkapplications", _spark_of_apache)
-SPARK_OF_KUBEFLOW = ResourceKind("sparkoperator.k8s.io", "v1beta2", "sparkapplications", _spark_of_kubeflow)
+_FLINK = ("flink.apache.org", "v1beta1")
+FLINK_DEPLOYMENT = ResourceKind(*_FLINK, "flinkdeployments", "FlinkDeployment", _flink_deployment)
+FLINK_SESSION_JOB = ResourceKind(*_FLINK, "flinksessionjobs", "FlinkSessionJob", _flink_session_job)
+FLINK_SNAPSHOT = ResourceKind(*_FLINK, "flinkstatesnapshots", "FlinkStateSnapshot", _flink_snapshot, selector="")
+SPARK_OF_APACHE = ResourceKind(
+    "spark.apache.org", "v1", "sparkapplications", "SparkApplication (Apache)", _spark_of_apache
+)
+SPARK_OF_KUBEFLOW = ResourceKind(
+    "sparkoperator.k8s.io", "v1beta2", "sparkapplications", "SparkApplication (Kubeflow)", _spark_of_kubeflow
+)
 # Flink gives its pods these labels, with the deployment's name as `app`.
-POD = ResourceKind("", "v1", "pods", _pod, selector="app,component in (jobmanager,taskmanager)")
+POD = ResourceKind("", "v1", "pods", "Pod", _pod, selector="app,component in (jobmanager,taskmanager)")
 KINDS = (FLINK_DEPLOYMENT, FLINK_SESSION_JOB, FLINK_SNAPSHOT, SPARK_OF_APACHE, SPARK_OF_KUBEFLOW, POD)

@@ -59,6 +59,7 @@ _FIELDS = {
     "namespaces": _("namespaces"),
     "label_selector": _("label selector"),
     "address_pattern": _("address of the REST APIs"),
+    "may_change_resources": _("restart and save jobs through the Flink operator"),
     "enabled": _("switched on"),
 }
 

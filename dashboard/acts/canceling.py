@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.utils import timezone
+from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
 from dashboard.acts.intents import Intent
@@ -13,7 +14,9 @@ from monitoring import audit
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Unreachable
 from monitoring.engine_calls import Call, call_all
+from monitoring.kubernetes.job_resources import JobResource, resource_of
 from monitoring.models import AttemptState, AuditEntry, Job, Run, RunState
+from monitoring.reasons.savepoints import SavepointReason
 from monitoring.savepoints.request import IN_FLIGHT
 from monitoring.units import age_text
 
@@ -43,6 +46,9 @@ def cancel_job(job: Job, by: str, reason: str, intent: Intent, shown: ShownRun |
         return earlier
     if why := job.cluster.why_not_controlled:
         raise NotCanceled(_("%(reason)s.") % {"reason": rendered(why)})
+    if (resource := resource_of(job)) is not None:
+        stop_there = SavepointReason.OPERATOR_STOPS(resource=str(JobResource.of(resource)))
+        raise NotCanceled(_("%(reason)s.") % {"reason": capfirst(rendered(stop_there))})
     check_shown_run(job, shown, timezone.now())
     run = _require_active_run(job)
     if shown is not None:

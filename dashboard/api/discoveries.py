@@ -43,7 +43,8 @@ class DiscoveryOut(ModelSchema):
     class Meta:
         model = DiscoverySource
         fields = (
-            *("id", "name", "kind", "in_cluster", "namespaces", "label_selector", "address_pattern", "enabled"),
+            *("id", "name", "kind", "in_cluster", "namespaces", "label_selector", "address_pattern"),
+            *("may_change_resources", "enabled"),
             *("last_answer_at", "last_error", "created_at"),
         )
 
@@ -69,6 +70,7 @@ class DiscoveryIn(Body):
     address_pattern: str = Field(
         "http://{name}-rest.{namespace}:8081", description="The address of the REST API of a deployment."
     )
+    may_change_resources: bool = Field(False, description="Restart and save jobs through the Flink operator.")
     enabled: bool = True
 
 

@@ -13,9 +13,9 @@ from django.utils.translation import gettext_lazy as _
 from dashboard.forms.editing import EditForm
 from dashboard.language import rendered
 from monitoring import outbound
-from monitoring.discovery.kubernetes.credentials import LARGEST, read_kubeconfig
 from monitoring.discovery.sources import target
 from monitoring.engine.errors import RequestNotSent
+from monitoring.kubernetes.credentials import LARGEST, read_kubeconfig
 from monitoring.models import AuditEntry, DiscoverySource
 from monitoring.outbound import Denied
 from monitoring.secret import Secret
@@ -56,13 +56,17 @@ class DiscoveryForm(EditForm, SourceModelForm):
 
     class Meta:
         model = DiscoverySource
-        fields = ("name", "in_cluster", "kubeconfig", "namespaces", "label_selector", "address_pattern", "enabled")
+        fields = (
+            *("name", "in_cluster", "kubeconfig", "namespaces", "label_selector", "address_pattern"),
+            *("may_change_resources", "enabled"),
+        )
         widgets: ClassVar[dict[str, Any]] = {
             "name": forms.TextInput(attrs=_PLAIN),
             "namespaces": forms.TextInput(attrs=_PLAIN | {"placeholder": "payments, orders"}),
             "label_selector": forms.TextInput(attrs=_PLAIN | {"placeholder": "team=payments"}),
             "address_pattern": forms.TextInput(attrs=_PLAIN),
             "in_cluster": forms.CheckboxInput,
+            "may_change_resources": forms.CheckboxInput,
             "enabled": forms.CheckboxInput,
         }
         labels: ClassVar[dict[str, Any]] = {
@@ -71,6 +75,7 @@ class DiscoveryForm(EditForm, SourceModelForm):
             "namespaces": _("Namespaces"),
             "label_selector": _("Label selector"),
             "address_pattern": _("Address of the REST APIs"),
+            "may_change_resources": _("Restart and save jobs through the Flink operator"),
             "enabled": _("Find clusters"),
         }
         help_texts: ClassVar[dict[str, Any]] = {
@@ -78,6 +83,9 @@ class DiscoveryForm(EditForm, SourceModelForm):
             "label_selector": _("As in Kubernetes. Empty: all resources."),
             "address_pattern": _(
                 "With {name} and {namespace} of a Flink deployment, such as the address of an ingress."
+            ),
+            "may_change_resources": _(
+                "Waymark changes the resources for that, and the operator does the rest. The account needs more rights."
             ),
         }
 

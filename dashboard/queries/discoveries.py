@@ -10,11 +10,12 @@ from typing import Any
 from django.db.models import Case, Count, Q, When
 from django.utils.translation import gettext_noop as _
 
-from monitoring.discovery.kubernetes import resources
+from monitoring.kubernetes import kinds
+from monitoring.kubernetes.job_resources import related_resources
 from monitoring.models import Cluster, DiscoverySource, FoundResource, WatchedKind
 from monitoring.reasons.discoveries import DiscoveryReason
 
-_KINDS = {kind.key: kind.name for kind in resources.KINDS}
+_KINDS = {kind.key: kind.name for kind in kinds.KINDS}
 _LABELS = {
     "off": _("switched off"),
     "error": _("not readable"),
@@ -112,13 +113,12 @@ def resources_of(cluster: Cluster, now: datetime, job_id: str = "") -> list[Reso
     a job, only the session job with this id is included.
     """
     rows: list[ResourceRow] = []
-    for own in FoundResource.objects.filter(cluster=cluster, gone_at=None).select_related("source"):
-        same = own.source.found_resources.filter(namespace=own.namespace, deployment=own.name)
-        jobs = same.filter(kind=resources.FLINK_SESSION_JOB.key, gone_at=None)
+    for own, same in related_resources(cluster):
+        jobs = same.filter(kind=kinds.FLINK_SESSION_JOB.key, gone_at=None)
         if job_id:
             jobs = jobs.filter(state__job_id=job_id)
         lately = Q(gone_at=None) | Q(gone_at__gt=now - POD_SHOWN)
-        pods = same.filter(lately, kind=resources.POD.key).order_by("-changed_at")[:PODS_SHOWN]
+        pods = same.filter(lately, kind=kinds.POD.key).order_by("-changed_at")[:PODS_SHOWN]
         rows += map(ResourceRow, (own, *jobs, *pods))
     return rows
 

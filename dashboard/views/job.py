@@ -21,6 +21,7 @@ from dashboard.views.window import window_of
 from monitoring.diagnosis.diagnoses import of_job
 from monitoring.history.forgetting import hours_kept
 from monitoring.history.quantiles import P95_FROM, P95_TO
+from monitoring.kubernetes.job_resources import resource_of
 from monitoring.models import Job, ObjectiveBudget, Run, RunException, RunState, SavepointState
 from monitoring.recovery.rows_written_again import of_run
 from monitoring.units import span_ms_text
@@ -45,6 +46,7 @@ def job_context(job: Job, tab: str) -> dict[str, Any]:
         "health": judge(facts, now),
         "savepoint_under_way": job.savepoints.filter(state__in=("requested", "in_progress")).first(),
         **_ending(job),
+        "operator": resource_of(job),
         "writes_again": _writes_again(job.current_run),
         "tab": tab,
         "section": "fleet",

@@ -78,6 +78,8 @@ def restart(request: HttpRequest, pk: int) -> HttpResponse:
     context["again"] = Restores(job).of(chosen.path) if chosen else None
     context["since"] = changes_since(job, chosen.run, chosen.taken_at) if chosen and not chosen.is_future else None
     context["estimate"] = estimate_restart(job)
+    operator = context["operator"]
+    context["startable"] = operator.source.may_change_resources if operator else job.launch is not None
     context["back"] = _back(request, pk)
     extra = {"offer": offer, "chosen": chosen, "missing": wanted and (chosen is None or chosen.key != wanted)}
     return render(request, "job/restart.html", context | extra)

@@ -10,9 +10,12 @@ from monitoring import audit
 from monitoring.models import DiscoverySource
 from monitoring.models.secret_field import SecretField
 
-SETTINGS = ("name", "in_cluster", "kubeconfig", "namespaces", "label_selector", "address_pattern", "enabled")
+SETTINGS = (
+    *("name", "in_cluster", "kubeconfig", "namespaces", "label_selector", "address_pattern"),
+    *("may_change_resources", "enabled"),
+)
 # After a change of these, the resources are listed again.
-_READ_AGAIN = frozenset(SETTINGS) - {"name", "enabled"}
+_READ_AGAIN = frozenset(SETTINGS) - {"name", "may_change_resources", "enabled"}
 
 
 def describe(source: DiscoverySource) -> Mapping[str, object]:

@@ -29,6 +29,8 @@ class DiscoverySource(models.Model):
     namespaces = models.CharField(max_length=1500, blank=True, default="")
     label_selector = models.CharField(max_length=500, blank=True, default="")
     address_pattern = models.CharField(max_length=300, default="http://{name}-rest.{namespace}:8081")
+    # Waymark may change the resources that it has found: it restarts and saves jobs through their operator.
+    may_change_resources = models.BooleanField(default=False)
     enabled = models.BooleanField(default=True)
     next_look_at = models.DateTimeField(null=True, db_index=True)
     claimed_until = models.DateTimeField(null=True)

@@ -67,6 +67,9 @@ class RestartAttempt(models.Model):
     start_empty = models.BooleanField(default=False)
     # Spark's checkpoint locations by query. The snapshot to restore is the savepoint that is made from them.
     imports = models.JSONField(default=dict, blank=True)
+    # The resource through which the Flink operator restarts the job (kubernetes.job_resources.JobResource). None:
+    # Waymark starts it.
+    resource = models.JSONField(null=True)
     restore_path = models.TextField(blank=True, default="")
     restore_is_savepoint = models.BooleanField(null=True)
     restore_state_at = models.DateTimeField(null=True)  # the time of the snapshot; later input is processed again

@@ -40,6 +40,9 @@ class DiscoveryReason(ReasonCode):
         "discoveries.version-gone",
         _("Kubernetes no longer has the changes since the last one that was read."),
     )
+    RESOURCE_MISSING = "discoveries.resource-missing", _("Kubernetes has no {resource}.")
+    CHANGED_MEANWHILE = "discoveries.changed-meanwhile", _("The resource was changed at the same moment.")
+    NOT_A_RESOURCE = "discoveries.not-a-resource", _("The answer to {path} is not a Kubernetes resource.")
     NOT_A_LIST = "discoveries.not-a-list", _("The answer to {path} is not a list of Kubernetes resources.")
     NOT_A_CHANGE = "discoveries.not-a-change", _("The answer to {path} contains a line that is not a change.")
     TOO_MANY = "discoveries.too-many", _("There are more than {most:,} resources {resource}. Select fewer of them.")
@@ -47,6 +50,18 @@ class DiscoveryReason(ReasonCode):
     UNREADABLE = (
         "discoveries.unreadable",
         _("{count} of the resources {resource} cannot be read, for example {name!r}."),
+    )
+
+    # Why the operator was not asked to restart a job.
+    CREATED_AGAIN = "discoveries.created-again", _("{resource} was deleted and created again since then.")
+    RESTARTED_LATER = "discoveries.restarted-later", _("A later restart of {resource} was requested.")
+    OTHER_JOB = (
+        "discoveries.other-job",
+        _("The operator runs another job for {resource} now ({job}), so somebody else has restarted it."),
+    )
+    UPGRADE_WITHOUT_STATE = (
+        "discoveries.upgrade-without-state",
+        _("The upgradeMode of {resource} is stateless: restarted by the operator, the job would lose its state."),
     )
 
     # What operators report.

@@ -116,6 +116,21 @@ class RecoveryReason(ReasonCode):
     BAD_STOP = "recovery.bad-stop", _("stop is {value}: {allowed}.")
     CLUSTER_NEEDED = "recovery.cluster-needed", _("a cluster that responds is needed")
     MANAGED_ELSEWHERE = "recovery.managed-elsewhere", _("another tool restarts this job")
+    OPERATED = (
+        "recovery.operated",
+        _(
+            "the Flink operator restarts this job; Waymark may restart it through the operator only if "
+            "the source {source} allows it"
+        ),
+    )
+    ONLY_RESTARTED = (
+        "recovery.only-restarted",
+        _("the Flink operator runs this job. Change the resource to start it in another way"),
+    )
+    UPGRADE_MODE_NEEDED = (
+        "recovery.upgrade-mode-needed",
+        _("savepoint or last-state as the upgradeMode of the resource, or choose a snapshot"),
+    )
     NAME_NEEDED = "recovery.name-needed", _("a name of at most {most} characters is needed")
     FREE_NAME_NEEDED = "recovery.free-name-needed", _("a name that no job of {cluster} has is needed")
     PATH_NEEDED = (
@@ -231,6 +246,27 @@ class RecoveryReason(ReasonCode):
 
     # Texts of the steps that check and upload the program.
     STARTED_BY_COMMAND = "recovery.started-by-command", _("It is started by a command.")
+    STARTED_BY_OPERATOR = "recovery.started-by-operator", _("The Flink operator starts it, by {resource}.")
+    STOPPED_BY_OPERATOR = "recovery.stopped-by-operator", _("The Flink operator stops it.")
+    SAVED_BEFORE = "recovery.saved-before", _("Its state is saved at {path}. The Flink operator stops it.")
+    SAVING_BEFORE_REDEPLOY = "recovery.saving-before-redeploy", _("The savepoint is in progress.")
+    SOURCE_GONE = (
+        "recovery.source-gone",
+        _(
+            "The source that has found {resource} was removed or disabled, or may no longer change resources. "
+            "Nothing was requested."
+        ),
+    )
+    REDEPLOY_ASKED = (
+        "recovery.redeploy-asked",
+        _("{resource} is changed. The Flink operator has not deployed the job yet; it will as soon as it can."),
+    )
+    OPERATOR_SAYS = (
+        "recovery.operator-says",
+        _("{resource} is changed. The Flink operator has not deployed the job yet: {error}"),
+    )
+    REDEPLOYED = "recovery.redeployed", _("The Flink operator has deployed {resource} as job {id}.")
+    OPERATOR_NOT_ASKED = "recovery.operator-not-asked", _("The Flink operator was not asked to restart it. {why}")
     PROGRAM_ON_CLUSTER = "recovery.program-on-cluster", _("{program} is on the cluster.")
     PROGRAMS_REFUSED = (
         "recovery.programs-refused",

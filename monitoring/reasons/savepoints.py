@@ -14,6 +14,10 @@ class SavepointReason(ReasonCode):
     NOT_RUNNING = "savepoints.not-running", _("the job is {state}, not RUNNING")
     CLUSTER_SILENT = "savepoints.cluster-silent", _("the cluster does not answer")
     UNSEEN = "savepoints.unseen", _("the job has not been seen since {since:second}")
+    OPERATOR_STOPS = (
+        "savepoints.operator-stops",
+        _("the Flink operator runs the job, so stop it there: set spec.job.state of {resource} to suspended"),
+    )
     UNDER_WAY = "savepoints.under-way", _("a savepoint is already under way")
     WAITS = (
         "savepoints.waits",

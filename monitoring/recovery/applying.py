@@ -18,6 +18,7 @@ from monitoring.recovery.stages.import_state import ImportState
 from monitoring.recovery.stages.prepare_program import CheckProgram, UploadProgram
 from monitoring.recovery.stages.start_job import StartJob
 from monitoring.recovery.stages.stop_job import StopJob
+from monitoring.recovery.stages.through_operator import NoProgram, Redeploy, SaveJob
 
 STAGES: dict[AttemptState, Stage] = {
     AttemptState.DECIDED: CheckProgram(),
@@ -27,6 +28,12 @@ STAGES: dict[AttemptState, Stage] = {
     AttemptState.STOPPING: StopJob(),
     AttemptState.LAUNCHING: StartJob(),
     AttemptState.WAITING: AwaitRunning(),
+}
+# The stages that take the place of these if the Flink operator runs the job.
+_THROUGH_OPERATOR: dict[AttemptState, Stage] = {
+    AttemptState.DECIDED: NoProgram(),
+    AttemptState.STOPPING: SaveJob(),
+    AttemptState.LAUNCHING: Redeploy(),
 }
 RELATED = ("job__cluster", "job__current_run", "old_run", "stop_savepoint")
 ENDS = {
@@ -41,13 +48,18 @@ SHOWN_END = {
 }
 
 
+def stage_of(attempt: RestartAttempt) -> Stage:
+    state = AttemptState(attempt.state)
+    return _THROUGH_OPERATOR.get(state, STAGES[state]) if attempt.resource else STAGES[state]
+
+
 def apply(claimed: RestartAttempt, answer: object, decided: Outcome | None, now: datetime) -> Why | None:
     """Apply the stage's outcome. Return None if another stage follows at once, else the code of the result.
 
     `decided`: the outcome, if the plan did not need an answer of the engine. Raises Overtaken.
     """
     attempt = _locked(claimed)
-    stage = STAGES[AttemptState(attempt.state)]
+    stage = stage_of(attempt)
     outcome = decided or stage.conclude(attempt, answer, now)
     if isinstance(outcome, Wait) and _too_late(attempt, answer, now):
         outcome = End(AttemptState.FAILED, Why.OUT_OF_TIME(last=outcome.text))

@@ -13,6 +13,7 @@ from django.utils.translation import gettext_noop as _
 
 from checkpointing.ids import new_id
 from monitoring import audit
+from monitoring.kubernetes.job_resources import JobResource
 from monitoring.models import (
     AttemptState,
     Job,
@@ -65,8 +66,9 @@ def open_attempt(
     launch: dict[str, object] | None = None,
     goes_back: bool = False,
     imports: dict[str, str] | None = None,
+    resource: JobResource | None = None,
 ) -> RestartAttempt:
-    """Decide a restart of `job`. Raise AttemptOpen.
+    """Decide a restart of `job`, through its operator if `resource` is given. Raise AttemptOpen.
 
     The stored epoch and current run must equal those of `job` in memory, on which the caller based the decision.
     """
@@ -94,6 +96,7 @@ def open_attempt(
                 launch=launch,
                 goes_back=goes_back,
                 imports=imports or {},
+                resource=resource.as_json() if resource else None,
                 created_at=now,
                 deadline_at=now + TIME_LIMIT,
                 next_step_at=now,

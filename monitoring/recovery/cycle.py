@@ -9,6 +9,7 @@ from typing import assert_never
 from django.db import transaction
 
 from monitoring import audit
+from monitoring.kubernetes.job_resources import JobResource, resource_of
 from monitoring.models import Job, RestartTrigger
 from monitoring.pauses import active as pauses_now
 from monitoring.pauses import end_of_jobs
@@ -76,7 +77,15 @@ def _open(job: Job, decision: Restart, facts: JobFacts, now: datetime) -> Reason
     """Store the decision and its attempt in one transaction, so that neither exists without the other."""
     try:
         with transaction.atomic():
-            attempt = open_attempt(job, RestartTrigger.AUTOMATIC, decision.reason, audit.AUTOMATION, now)
+            row = resource_of(job)
+            attempt = open_attempt(
+                job,
+                RestartTrigger.AUTOMATIC,
+                decision.reason,
+                audit.AUTOMATION,
+                now,
+                resource=JobResource.of(row) if row else None,
+            )
             record(job, decision, facts, now)
     except AttemptOpen as taken:
         return taken.reason

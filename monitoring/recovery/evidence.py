@@ -7,13 +7,14 @@ from datetime import datetime, timedelta
 
 from django.db.models.functions import Coalesce
 
-from monitoring.discovery.operators import operated_by
 from monitoring.exceptions import exception_text
+from monitoring.kubernetes.job_resources import JobResource, resource_of
 from monitoring.models import (
     WATCHED_DISCOVERIES,
     AutomationPause,
     Checkpoint,
     CheckpointStatus,
+    FoundResource,
     Job,
     RestartAttempt,
     RestartTrigger,
@@ -48,7 +49,7 @@ def dead_jobs() -> list[Job]:
 
 def facts_of(job: Job, now: datetime, pauses: Collection[AutomationPause] | None = None) -> JobFacts:
     """Return the facts of the job. `pauses`: the active pauses, if the caller has read them."""
-    run = job.current_run
+    run, resource = job.current_run, resource_of(job)
     died_at = (run.ended_at or run.observed_at) if run else None
     attempts = RestartAttempt.objects.filter(job=job)
     of_the_day = _automatic_restarts(job, now)
@@ -61,8 +62,8 @@ def facts_of(job: Job, now: datetime, pauses: Collection[AutomationPause] | None
         final_read_done=run is not None and run.final_read_done,
         cluster_reachable=job.cluster.reachable,
         auto_restart=job.auto_restart,
-        paused=pause_reason(job, now, pauses) or _operated(job),
-        launch_known=job.launch is not None,
+        paused=pause_reason(job, now, pauses) or _operated(resource),
+        launch_known=resource is not None or job.launch is not None,
         restart_on_lost=job.restart_on_lost,
         breaker_opened_at=job.breaker_opened_at,
         breaker_reason=stored(job, "breaker_reason"),
@@ -80,10 +81,11 @@ def facts_of(job: Job, now: datetime, pauses: Collection[AutomationPause] | None
     )
 
 
-def _operated(job: Job) -> Reason | None:
-    """Return that an operator of Kubernetes starts the job. Two that start it would start it twice."""
-    who = operated_by(job)
-    return AutomationReason.MANAGED_ELSEWHERE(who=who) if who else None
+def _operated(resource: FoundResource | None) -> Reason | None:
+    """Return that only the Flink operator may start the job, None if Waymark may start it or ask the operator."""
+    if resource is None or resource.source.may_change_resources:
+        return None
+    return AutomationReason.MANAGED_ELSEWHERE(who=str(JobResource.of(resource)))
 
 
 def cause_of_death(run: Run) -> str:

@@ -13,10 +13,12 @@ from django.db import transaction
 
 from monitoring import audit
 from monitoring.continuing import continue_watched
-from monitoring.discovery.operators import operated_by
+from monitoring.kubernetes.flink_operator import STATELESS
+from monitoring.kubernetes.job_resources import JobResource, resource_of
 from monitoring.models import (
     AttemptState,
     Cluster,
+    FoundResource,
     Job,
     RestartAttempt,
     RestartTrigger,
@@ -76,12 +78,17 @@ def restart_from(
         BadLaunch: the launch record is invalid.
         AttemptOpen: another restart is in progress; the exception has it.
     """
-    require_answer(job)
-    check_launch(job.launch)
+    row = resource_of(job)
+    require_answer(job, row)
+    resource = JobResource.of(row) if row else None
+    if resource is None:
+        check_launch(job.launch)
     if state is None:
         _require_savepoint_on_stop(job, stop_first)
+        _require_stateful(row)
         reason = Why.RESTART_ASKED(by=by, state=STOPPED_WITH)
-        return open_attempt(job, RestartTrigger.MANUAL, reason, by, now, stop_first=True, from_stop=True)
+        how: dict[str, Any] = {"stop_first": True, "from_stop": True, "resource": resource}
+        return open_attempt(job, RestartTrigger.MANUAL, reason, by, now, **how)
     chosen = _of_savepoint(job, state) if isinstance(state, Savepoint) else _of_path(job, state)
     savepoint = job.savepoints.filter(pk=chosen.savepoint_row).first() if chosen and chosen.savepoint_row else None
     path = chosen.path if chosen else str(state).strip()
@@ -95,6 +102,7 @@ def restart_from(
         restore_state_at=chosen.taken_at if chosen else None,
         savepoint=savepoint,
         stop_first=stop_first,
+        resource=resource,
     )
 
 
@@ -116,7 +124,7 @@ def change_and_restart(
     to …", and the person's `note` follows it. The job's own launch record changes only after the new run exists.
     Raises as `restart_from`.
     """
-    require_answer(job)
+    require_own(job)
     check_launch(launch)
     if state is None:
         _require_savepoint_on_stop(job)
@@ -145,7 +153,7 @@ def clone(job: Job, name: str, launch: dict[str, object], state: Savepoint, by: 
 
     Raises RestartRefused for a name that is taken, and as `restart_from`.
     """
-    require_answer(job)
+    require_own(job)
     check_launch(launch)
     chosen, name = _of_savepoint(job, state), _checked_name(name)
     if Job.objects.filter(cluster=job.cluster, name=name).exists():
@@ -199,7 +207,7 @@ def submit(
     name = _checked_name(name)
     continue_watched(cluster, {name: [each.replace("-", "").lower() for each in query_ids]}, now)
     job, _ = Job.objects.get_or_create(cluster=cluster, name=name)
-    require_answer(job)
+    require_own(job)
     if not has_nothing(job):
         raise RestartRefused("name", name, Why.FREE_NAME_NEEDED(cluster=str(cluster)))
     job.launch = launch
@@ -256,12 +264,31 @@ def require_control(job: Job) -> None:
         raise RestartRefused("cluster", job.cluster.name, why)
 
 
-def require_answer(job: Job) -> None:
+def require_answer(job: Job, resource: FoundResource | None) -> None:
+    """Raise RestartRefused if the job cannot be restarted now. `resource`: through its operator, if it has one."""
     require_control(job)
-    if who := job.managed_elsewhere or operated_by(job):
-        raise RestartRefused("managed_elsewhere", who, Why.MANAGED_ELSEWHERE())
+    if job.managed_elsewhere:
+        raise RestartRefused("managed_elsewhere", job.managed_elsewhere, Why.MANAGED_ELSEWHERE())
+    if resource is not None:
+        if not resource.source.may_change_resources:
+            who, source = str(JobResource.of(resource)), resource.source.name
+            raise RestartRefused("managed_elsewhere", who, Why.OPERATED(source=source))
+        return  # the operator reaches its job even if the cluster does not answer
     if not job.cluster.reachable:
         raise RestartRefused("cluster", job.cluster.name, Why.CLUSTER_NEEDED())
+
+
+def require_own(job: Job) -> None:
+    """Raise RestartRefused if the job cannot be started by Waymark itself."""
+    resource = resource_of(job)
+    if resource is not None:
+        raise RestartRefused("managed_elsewhere", str(JobResource.of(resource)), Why.ONLY_RESTARTED())
+    require_answer(job, None)
+
+
+def _require_stateful(resource: FoundResource | None) -> None:
+    if resource is not None and resource.state.get("upgrade_mode") == STATELESS:
+        raise RestartRefused("state", STATELESS, Why.UPGRADE_MODE_NEEDED())
 
 
 def continues_from_stop(job: Job) -> bool:

@@ -19,10 +19,10 @@ from django.db import transaction
 from django.db.models import Q
 
 from monitoring.engine_calls import Call, call_all
-from monitoring.models import AttemptState, RestartAttempt
+from monitoring.models import RestartAttempt
 from monitoring.models.recovery import ENDED
 from monitoring.reasons.recovery import RecoveryReason
-from monitoring.recovery.applying import RELATED, STAGES, apply
+from monitoring.recovery.applying import RELATED, apply, stage_of
 from monitoring.recovery.stages.base import Act, Outcome, Overtaken
 
 BATCH = 50
@@ -149,7 +149,7 @@ def _claim(attempt: RestartAttempt, seen: datetime | None, now: datetime) -> Res
 def _plan(attempt: RestartAttempt, now: datetime) -> Act | Outcome | None:
     """Return the stage's plan, or None if another worker has the attempt."""
     try:
-        return STAGES[AttemptState(attempt.state)].plan(attempt, now)
+        return stage_of(attempt).plan(attempt, now)
     except Overtaken:
         return None
 

@@ -14,7 +14,7 @@ from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.attempt import AttemptOpen
 from monitoring.recovery.candidates import State
 from monitoring.recovery.launching import BadLaunch, check_launch
-from monitoring.recovery.manual import RestartRefused, open_restart, require_answer
+from monitoring.recovery.manual import RestartRefused, open_restart, require_own
 from monitoring.recovery.states import known_states, restore_candidates
 from monitoring.savepoints.history import plain_path
 
@@ -49,7 +49,7 @@ def run_again(
         AttemptOpen: another restart is in progress.
     """
     check_launch(job.launch)
-    require_answer(job)
+    require_own(job)
     origin = origin_of_next_run(job)
     state, what = origin.state, {"job": job.name, "state": origin.reason}
     return open_restart(

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
 from django.db.models import Q
@@ -29,14 +28,10 @@ from monitoring.savepoints.disposal import advance_disposals
 from monitoring.savepoints.request import IN_FLIGHT
 from monitoring.savepoints.savers import Saver, saver_of
 from monitoring.savepoints.schedule import request_due
-from monitoring.savepoints.settle import ForgottenBut, link_to_history, settle
+from monitoring.savepoints.settle import Accepted, ForgottenBut, link_to_history, settle
+from monitoring.savepoints.through_operator import OperatorAct, operator_resource
 
 BATCH = 100
-
-
-@dataclass(frozen=True)
-class Accepted:
-    """The engine accepted the request."""
 
 
 Answer = Accepted | ForgottenBut | Operation[str]
@@ -70,6 +65,8 @@ def _due(now: datetime) -> list[Savepoint]:
 
 def _call(savepoint: Savepoint) -> Call[Answer]:
     job_id = savepoint.run.engine_job_id
+    if (resource := operator_resource(savepoint)) is not None:
+        return Call(savepoint.job.cluster, OperatorAct(savepoint, resource))
     saver = saver_of(savepoint.job, job_id) or Saver(savepoint.job.cluster, job_id)
     return Call(saver.cluster, _Act(savepoint, saver.engine_job_id))
 

@@ -9,6 +9,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 
 from monitoring import audit
+from monitoring.kubernetes.job_resources import JobResource, resource_of
 from monitoring.models import (
     Checkpoint,
     CheckpointStatus,
@@ -57,6 +58,8 @@ def request_savepoint(job: Job, origin: SavepointOrigin, by: str, now: datetime,
         raise SavepointDeferred(EngineReason.ONLY_WATCHED())
     if stops_job and (why := job.cluster.why_not_controlled):
         raise SavepointDeferred(why)
+    if stops_job and (resource := resource_of(job)) is not None:
+        raise SavepointDeferred(SavepointReason.OPERATOR_STOPS(resource=str(JobResource.of(resource))))
     verdict = preflight(facts_of(job, now, scheduled=origin is SavepointOrigin.SCHEDULED))
     run = job.current_run
     if isinstance(verdict, NotNow) or run is None:

@@ -29,6 +29,11 @@ LINK_WITHIN = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
+class Accepted:
+    """The engine or the operator accepted the request."""
+
+
+@dataclass(frozen=True)
 class ForgottenBut:
     """The engine does not know the request. `savepoints`: the trigger times of the savepoints that the engine lists.
 

@@ -62,8 +62,11 @@ async def validate(
     None: neither is possible.
     """
     answer = await client.validate_savepoint(path, entry_class)
-    if answer is not None:
-        return answer
+    return answer if answer is not None else await check_in_storage(path, limit_s)
+
+
+async def check_in_storage(path: str, limit_s: float) -> SavepointValidation | StorageSilent | None:
+    """Check the files of the snapshot at `path`. None: they are not reachable."""
     return await asyncio.to_thread(_check_files_within_limit, path, TimeLimit(limit_s))
 
 

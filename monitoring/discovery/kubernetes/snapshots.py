@@ -11,7 +11,8 @@ from datetime import datetime
 from django.db import IntegrityError, transaction
 from django.utils.dateparse import parse_datetime
 
-from monitoring.discovery.kubernetes.resources import FLINK_DEPLOYMENT, FLINK_SESSION_JOB, FLINK_SNAPSHOT
+from monitoring.kubernetes.flink_operator import trigger_id_in
+from monitoring.kubernetes.kinds import FLINK_DEPLOYMENT, FLINK_SESSION_JOB, FLINK_SNAPSHOT
 from monitoring.models import DiscoverySource, FoundResource, Run, Savepoint, SavepointOrigin, SavepointState
 from monitoring.reasons.columns import columns
 from monitoring.reasons.discoveries import DiscoveryReason
@@ -29,10 +30,15 @@ def list_savepoints(source: DiscoverySource, now: datetime) -> None:
     )
     for row in new:
         run = _run_of(row)
-        if run is not None:
+        if run is not None and not _is_requested(row):
             _store(row, run, now)
     for row in rows.exclude(gone_at=None).exclude(given={}):
         _note_deleted(row, now)
+
+
+def _is_requested(row: FoundResource) -> bool:
+    """Return whether Waymark has requested the savepoint, so that its row exists."""
+    return Savepoint.objects.filter(trigger_id=trigger_id_in(row.name)).exists()
 
 
 def _run_of(row: FoundResource) -> Run | None:

@@ -18,14 +18,16 @@ from typing import Any
 from monitoring.discovery import claims, reconciling
 from monitoring.discovery.claims import Claim
 from monitoring.discovery.found import Key
-from monitoring.discovery.kubernetes import api, resources
-from monitoring.discovery.kubernetes.api import Expired, KubernetesApi
-from monitoring.discovery.kubernetes.credentials import connection_of
-from monitoring.discovery.kubernetes.resources import KINDS, Unreadable
+from monitoring.discovery.kubernetes import resources
+from monitoring.discovery.kubernetes.resources import Unreadable
 from monitoring.discovery.kubernetes.snapshots import list_savepoints
 from monitoring.discovery.reconciling import Change
 from monitoring.discovery.rounds import InDatabase
 from monitoring.engine.errors import EngineError, Malformed, NotFound, Refused, Unreachable
+from monitoring.kubernetes import api
+from monitoring.kubernetes.api import Expired, KubernetesApi
+from monitoring.kubernetes.credentials import connection_of
+from monitoring.kubernetes.kinds import KINDS, version_of
 from monitoring.models import DiscoverySource, WatchedKind
 from monitoring.reasons.columns import columns
 from monitoring.reasons.discoveries import DiscoveryReason
@@ -150,7 +152,7 @@ class _Watch:
                 self._unreadable.append(error.name)
                 continue
             seen.add(key)
-            if key not in known or known[key] != resources.version_of(item):
+            if key not in known or known[key] != version_of(item):
                 self._apply(item, is_known=key in known)
 
     def _end_list(self, gone: set[Key], version: str) -> None:

@@ -131,9 +131,9 @@ def given_up(attempt: RestartAttempt, now: datetime) -> End | None:
 
 
 def launch_of(attempt: RestartAttempt) -> dict[str, object] | None:
-    """Return the launch record of the attempt, or else the job's."""
+    """Return the launch record of the attempt, or else the job's. None: it is not known, or the operator has it."""
     launch: dict[str, object] | None = attempt.launch or attempt.job.launch
-    return launch
+    return None if attempt.resource else launch
 
 
 @dataclass(frozen=True)

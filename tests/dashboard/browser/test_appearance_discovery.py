@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.urls import reverse
 
-from monitoring.discovery.kubernetes import resources
+from monitoring.kubernetes import kinds
 from monitoring.models import Cluster, Discovery, DiscoverySource, FoundResource, WatchedKind
 from monitoring.reasons.columns import columns
 from monitoring.reasons.discoveries import DiscoveryReason
@@ -32,18 +32,18 @@ def source(db: None, now: datetime) -> DiscoverySource:
         name = f"orders-with-a-rather-long-name-{number}"
         FoundResource.objects.create(
             source=source,
-            kind=resources.FLINK_DEPLOYMENT.key,
+            kind=kinds.FLINK_DEPLOYMENT.key,
             name=name,
             cluster=make.make_cluster(now, f"payments/{name}"),
             state={"lifecycle": lifecycle, "job": job},
             **(error if number == 1 else {}),
             **times,
         )
-    FoundResource.objects.create(source=source, kind=resources.SPARK_OF_APACHE.key, name="etl", **times)
+    FoundResource.objects.create(source=source, kind=kinds.SPARK_OF_APACHE.key, name="etl", **times)
     where = DiscoveryReason.IN_NAMESPACE(namespace="orders")
     forbidden = DiscoveryReason.FORBIDDEN(verb="list", resource="flinkdeployments.flink.apache.org", where=where)
     WatchedKind.objects.create(
-        source=source, kind=resources.FLINK_DEPLOYMENT.key, namespace="orders", **columns("problem", forbidden)
+        source=source, kind=kinds.FLINK_DEPLOYMENT.key, namespace="orders", **columns("problem", forbidden)
     )
     return source
 

@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from monitoring.discovery.kubernetes import resources
+from monitoring.kubernetes import kinds
 from monitoring.models import AuditEntry, Cluster, DiscoverySource, FoundResource, WatchedKind
 from monitoring.reasons.columns import columns
 from monitoring.reasons.discoveries import DiscoveryReason
@@ -110,15 +110,15 @@ def test_what_was_found_is_shown_without_markup_of_its_own(admin: Client, now: d
     times = {"found_at": now, "changed_at": now, "namespace": "prod"}
     state = {"lifecycle": "STABLE", "job": "<b>RUNNING</b>"}
     problem = columns("problem", DiscoveryReason.OPERATOR_ERROR(error="<script>alert(1)</script>"))
-    kind = resources.FLINK_DEPLOYMENT.key
+    kind = kinds.FLINK_DEPLOYMENT.key
     FoundResource.objects.create(
         source=source, kind=kind, name="orders", cluster=cluster, state=state, **problem, **times
     )
-    FoundResource.objects.create(source=source, kind=resources.SPARK_OF_APACHE.key, name="etl", **times)
+    FoundResource.objects.create(source=source, kind=kinds.SPARK_OF_APACHE.key, name="etl", **times)
     forbidden = DiscoveryReason.FORBIDDEN(verb="list", resource="r", where=DiscoveryReason.IN_ALL_NAMESPACES())
     WatchedKind.objects.create(source=source, kind=kind, **columns("problem", forbidden))
-    missing = DiscoveryReason.NOT_INSTALLED(resource=resources.FLINK_SNAPSHOT.key)
-    WatchedKind.objects.create(source=source, kind=resources.FLINK_SNAPSHOT.key, **columns("problem", missing))
+    missing = DiscoveryReason.NOT_INSTALLED(resource=kinds.FLINK_SNAPSHOT.key)
+    WatchedKind.objects.create(source=source, kind=kinds.FLINK_SNAPSHOT.key, **columns("problem", missing))
     page = admin.get(f"/discoveries/{source.pk}/").content.decode()
     assert "STABLE · &lt;b&gt;RUNNING&lt;/b&gt;" in page
     assert "<script>alert(1)" not in page

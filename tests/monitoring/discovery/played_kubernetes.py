@@ -56,6 +56,8 @@ class PlayedKubernetes:
     pages: dict[str, tuple[int, list[Json]]] = field(default_factory=dict)
     over: bool = False
     generation: int = 0
+    # A verb with "request": requests that never arrive; with "answer": requests that are carried out unanswered.
+    lost: set[tuple[str, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.changed = threading.Condition()
@@ -92,6 +94,8 @@ class PlayedKubernetes:
             self.version += 1
             metadata = {"name": name, "namespace": namespace, "uid": uid, "resourceVersion": str(self.version)}
             metadata["labels"] = parts.pop("labels", before["metadata"]["labels"] if before else {})
+            annotations = parts.pop("annotations", before["metadata"].get("annotations", {}) if before else {})
+            metadata["annotations"] = annotations
             kept = {part: before[part] for part in ("spec", "status") if part in before} if before else {}
             now = {"apiVersion": "v1", "kind": "Any", "metadata": metadata, **kept, **parts}
             self._store("MODIFIED" if before else "ADDED", (kind, namespace, name), now, before)
@@ -139,6 +143,19 @@ def kubeconfig(url: str, **user: str) -> str:
     return json.dumps(config)  # JSON is YAML
 
 
+def merged(before: Any, patch: Any) -> Any:
+    """Return the result of a JSON merge patch (RFC 7386)."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(before) if isinstance(before, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = merged(result.get(name), value)
+    return result
+
+
 def _matches(thing: Json, selector: str) -> bool:
     if selector.startswith("app,component in"):
         return {"app", "component"} <= thing["metadata"]["labels"].keys()
@@ -151,17 +168,35 @@ class Handler(BaseHTTPRequestHandler):
     api: PlayedKubernetes
 
     def do_GET(self) -> None:
+        self._serve({})
+
+    def do_POST(self) -> None:
+        self._serve({"POST": "create"})
+
+    def do_PATCH(self) -> None:
+        self._serve({"PATCH": "patch"})
+
+    def do_DELETE(self) -> None:
+        self._serve({"DELETE": "delete"})
+
+    def _serve(self, verbs: dict[str, str]) -> None:
+        content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         path, _, query = self.path.partition("?")
         asked = dict(urllib.parse.parse_qsl(query))
         parts = path.strip("/").split("/")
-        namespace = parts[parts.index("namespaces") + 1] if "namespaces" in parts else ""
-        kind = parts[-1] if parts[0] == "api" else f"{parts[-1]}.{parts[1]}"
-        verb = "watch" if asked.get("watch") == "true" else "list"
+        namespace, name = "", ""
+        if "namespaces" in parts:
+            start = parts.index("namespaces")
+            namespace, name = parts[start + 1], (parts[start + 3 :] or [""])[0]
+        plural = parts[-2] if name else parts[-1]
+        kind = plural if parts[0] == "api" else f"{plural}.{parts[1]}"
+        watches = asked.get("watch") == "true"
+        verb = verbs.get(self.command) or ("get" if name else "watch" if watches else "list")
         api = self.api
         api.requests[verb, kind] += 1
-        if api.silent:
+        if api.silent or (verb, "request") in api.lost:
             with api.changed:
-                api.changed.wait_for(lambda: api.over)
+                api.changed.wait_for(lambda: api.over or not api.silent)
             self.close_connection = True
         elif self.headers.get("Authorization") != f"Bearer {TOKEN}":
             self._fail(401, "Unauthorized")
@@ -171,9 +206,42 @@ class Handler(BaseHTTPRequestHandler):
             self._fail(403, f"{kind} is forbidden")
         elif verb == "list":
             self._list(kind, namespace, asked)
-        else:
+        elif verb == "watch":
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 self._watch(kind, namespace, asked)
+        else:
+            code, answer = self._act(verb, (kind, namespace, name), json.loads(content) if content else {})
+            if (verb, "answer") in api.lost:
+                self.close_connection = True
+            else:
+                self._answer(code, answer)
+
+    def _act(self, verb: str, key: tuple[str, str, str], sent: Json) -> tuple[int, Json]:
+        """Carry out a request for one object. Return the status and the answer."""
+        api = self.api
+        with api.changed:
+            if verb == "create":
+                key = (*key[:2], sent["metadata"]["name"])
+                if key in api.objects:
+                    return 409, _status(409, f"{key[2]} already exists")
+                return 201, api.put(key[2], key[0], key[1], spec=sent["spec"])
+            before = api.objects.get(key)
+            if before is None:
+                return 404, _status(404, f"{key[2]} not found")
+            if verb == "get":
+                return 200, before
+            if verb == "delete":
+                api.delete(key[2], key[0], key[1])
+                return 200, _status(200, "deleted")
+            if self.headers["Content-Type"] != "application/merge-patch+json":
+                return 415, _status(415, "unsupported media type")
+            asked = sent.get("metadata", {}).get("resourceVersion")
+            if asked is not None and asked != before["metadata"]["resourceVersion"]:
+                return 409, _status(409, "the object has been modified")
+            after = merged(before, sent)
+            annotations = after["metadata"].get("annotations", {})
+            parts = {part: after[part] for part in ("spec", "status") if part in after}
+            return 200, api.put(key[2], key[0], key[1], annotations=annotations, **parts)
 
     def log_message(self, *arguments: Any) -> None:
         pass

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from monitoring.discovery.kubernetes.credentials import connection_of, read_kubeconfig
 from monitoring.engine.connection import bearer
 from monitoring.engine.errors import RequestNotSent
+from monitoring.kubernetes.credentials import connection_of, read_kubeconfig
 from monitoring.models import DiscoverySource
 from monitoring.reasons.discoveries import DiscoveryReason
 from tests.certificates import Authority

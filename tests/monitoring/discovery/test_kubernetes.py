@@ -27,7 +27,7 @@ def test_two_hundred_deployments_become_two_hundred_clusters(kubernetes, source,
     for number in range(200):
         kubernetes.put(f"job-{number}", labels={"team": "payments", "n": str(number)}, status=RUNNING)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("monitoring.discovery.kubernetes.watching.api.PAGE", 64)
+        patch.setattr("monitoring.kubernetes.api.PAGE", 64)
         assert look() == []
     assert Cluster.objects.count() == 200
     cluster = Cluster.objects.get(name="prod/job-7")

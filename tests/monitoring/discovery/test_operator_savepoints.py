@@ -7,12 +7,13 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from monitoring.discovery.operators import operated_by
+from monitoring.kubernetes.job_resources import JobResource, resource_of
 from monitoring.models import Cluster, Job, Savepoint, SavepointOrigin, SavepointState
 from monitoring.reasons.automation import AutomationReason
 from monitoring.reasons.savepoints import SavepointReason
 from monitoring.recovery.evidence import facts_of
 from monitoring.recovery.manual import RestartRefused, require_answer
+from monitoring.savepoints.request import SavepointDeferred, request_savepoint
 from monitoring.savepoints.retention_actions import NotDisposable, apply_retention, dispose
 from tests.monitoring.conftest import Rows
 from tests.monitoring.discovery import played_kubernetes as played
@@ -88,11 +89,18 @@ def test_the_savepoint_of_a_deleted_resource_is_not_restored(kubernetes, job, lo
 
 
 def test_a_job_of_the_operator_is_not_started_by_waymark(kubernetes, job, look):
-    assert operated_by(job) == "FlinkDeployment prod/orders"
+    row = resource_of(job)
+    assert str(JobResource.of(row)) == "FlinkDeployment prod/orders"
     paused = facts_of(job, timezone.now()).paused
     assert paused == AutomationReason.MANAGED_ELSEWHERE(who="FlinkDeployment prod/orders")
     with pytest.raises(RestartRefused):
-        require_answer(job)
+        require_answer(job, row)
     kubernetes.put("orders", status={"jobStatus": {"jobId": "cd" * 16}})
     look(lasts_s=1.5)
-    assert operated_by(job) == "", "the operator runs another job"
+    assert resource_of(job) is None, "the operator runs another job"
+
+
+def test_a_job_of_the_operator_is_stopped_in_kubernetes(job):
+    with pytest.raises(SavepointDeferred) as refused:
+        request_savepoint(job, SavepointOrigin.MANUAL, "ann", timezone.now(), stops_job=True)
+    assert refused.value.reason == SavepointReason.OPERATOR_STOPS(resource="FlinkDeployment prod/orders")

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from monitoring.models import AttemptState, Job, RestartAttempt, Run, RunState, Savepoint
+from monitoring.models import AttemptState, Job, RestartAttempt, RunState, Savepoint
 from monitoring.recovery.cycle import advance
 from monitoring.savepoints import cycle as savepoints
 
@@ -33,38 +33,6 @@ def job(rows, job_manager) -> Job:
     rows.checkpoint(run, 7, external_path="file:/chk/7")
     job_manager.add(run.engine_job_id, "flights", "FAILED")
     return job
-
-
-@pytest.fixture
-def poll(job_manager) -> Callable[[Job, datetime], None]:
-    """Return a function that stores the engine's status of a job, as the poller does."""
-
-    def read(job: Job, now: datetime) -> None:
-        for result in list(job_manager.jobs.values()):
-            if result.name != job.name:
-                continue
-            ended_at = now if result.state in ("FAILED", "CANCELED", "FINISHED") else None
-            run, created = Run.objects.get_or_create(
-                job=job,
-                engine_job_id=result.id,
-                defaults={
-                    "number": job.runs.count() + 1,
-                    "state": result.state,
-                    "observed_at": now,
-                    "started_at": now,
-                    "ended_at": ended_at,
-                    "final_read_done": True,
-                    "restored_path": result.savepoint_path or "",
-                },
-            )
-            if not created and run.state != result.state:
-                run.state, run.ended_at, run.observed_at = result.state, ended_at, now
-                run.save()
-        job.current_run = job.runs.order_by("-number").first()
-        Job.objects.filter(pk=job.pk).update(current_run=job.current_run)
-        job.refresh_from_db()
-
-    return read
 
 
 @pytest.fixture

@@ -1,10 +1,11 @@
-"""List and watch resources through the Kubernetes API, read-only. Requests go through `engine.transport`.
+"""List, watch, read, create, change and delete resources of a Kubernetes API, through `engine.transport`.
 
 So addresses are checked when a name is resolved, redirects are refused, and answers have limits of time and size.
 Failures raise EngineError with the reason:
 
     Unreachable   no answer, or one that broke off
-    NotFound      404: Kubernetes does not have this kind of resources
+    NotFound      404: Kubernetes does not have this kind of resources, or the resource
+    Conflict      409: the resource was changed since it was read, or it exists already
     Refused       any other error answer, with its status
     Expired       410: the version or the page is too old, so the resources have to be listed again
     Malformed     the answer is not what the API promises
@@ -12,20 +13,21 @@ Failures raise EngineError with the reason:
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlencode
 
 import aiohttp
 
-from monitoring.discovery.kubernetes.resources import ResourceKind, version_of
 from monitoring.engine.connection import Connection
 from monitoring.engine.errors import ConnectionFailure, EngineError, Malformed, NotFound, Refused, Unreachable
 from monitoring.engine.fields import decode
 from monitoring.engine.silence import unreachable
 from monitoring.engine.transport import Answer, Transport
+from monitoring.kubernetes.kinds import Json, ResourceKind, version_of
 from monitoring.reasons.discoveries import DiscoveryReason
 from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.reason import Reason
@@ -37,9 +39,24 @@ _MOST_PAGES = 1000
 _WATCH_ENDS_S = 10.0
 
 
+# The HTTP method and the media type of the content, by the verb of Kubernetes.
+_METHODS: Final = {
+    "list": ("GET", None),
+    "get": ("GET", None),
+    "create": ("POST", "application/json"),
+    "patch": ("PATCH", "application/merge-patch+json"),
+    "delete": ("DELETE", None),
+}
+
+
 class Expired(EngineError):
     def __init__(self) -> None:
         super().__init__(DiscoveryReason.VERSION_GONE())
+
+
+class Conflict(EngineError):
+    def __init__(self) -> None:
+        super().__init__(DiscoveryReason.CHANGED_MEANWHILE())
 
 
 @dataclass(frozen=True)
@@ -65,10 +82,9 @@ class Change:
 class KubernetesApi:
     """A client. It belongs to one event loop, and the caller closes it."""
 
-    def __init__(self, connection: Connection, page: int = PAGE) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._url = connection.url
         self._limit_s = connection.request_limit_s
-        self._page = page
         self._transport = Transport(connection)
 
     async def close(self) -> None:
@@ -76,16 +92,9 @@ class KubernetesApi:
 
     async def pages(self, kind: ResourceKind, namespace: str, selector: str) -> AsyncGenerator[Page, None]:
         """Yield the pages of a list."""
-        query = {"limit": str(self._page), **({"labelSelector": selector} if selector else {})}
+        query = {"limit": str(PAGE), **({"labelSelector": selector} if selector else {})}
         for _number in range(_MOST_PAGES):
-            path = f"{kind.path(namespace)}?{urlencode(query)}"
-            try:
-                answer = await self._transport.ask("GET", path, self._limit_s)
-            except (aiohttp.ClientError, TimeoutError, ValueError, OSError) as error:
-                raise self._silent(path, self._limit_s, error) from error
-            if answer.status != 200:
-                raise self._refusal(answer, kind, namespace, "list")
-            found = decode(answer.content)
+            found = await self._ask("list", kind, namespace, query=urlencode(query))
             items = found.get("items") if isinstance(found, dict) else None
             metadata = found.get("metadata") if isinstance(found, dict) else None
             if not isinstance(items, list) or not isinstance(metadata, dict):
@@ -119,6 +128,51 @@ class KubernetesApi:
         except (aiohttp.ClientError, TimeoutError, ValueError, OSError) as error:
             raise self._silent(path, limit_s, error) from error
 
+    async def read(self, kind: ResourceKind, namespace: str, name: str) -> Json:
+        return await self._one("get", kind, namespace, name)
+
+    async def create(self, kind: ResourceKind, namespace: str, resource: Json) -> Json:
+        """Create the resource. Raise Conflict if there is one with its name."""
+        return await self._one("create", kind, namespace, content=resource)
+
+    async def change(self, kind: ResourceKind, namespace: str, name: str, patch: Json) -> Json:
+        """Apply a JSON merge patch, and return the changed resource.
+
+        Raise Conflict if the patch has a resourceVersion and the resource has another one.
+        """
+        return await self._one("patch", kind, namespace, name, patch)
+
+    async def delete(self, kind: ResourceKind, namespace: str, name: str) -> None:
+        await self._ask("delete", kind, namespace, name)
+
+    async def _one(
+        self, verb: str, kind: ResourceKind, namespace: str, name: str = "", content: Json | None = None
+    ) -> Json:
+        found = await self._ask(verb, kind, namespace, name, content)
+        if not isinstance(found, dict) or not isinstance(found.get("metadata"), dict):
+            raise Malformed(DiscoveryReason.NOT_A_RESOURCE(path=kind.path(namespace, name)))
+        return found
+
+    async def _ask(
+        self,
+        verb: str,
+        kind: ResourceKind,
+        namespace: str,
+        name: str = "",
+        content: Json | None = None,
+        query: str = "",
+    ) -> object:
+        path = kind.path(namespace, name) + (f"?{query}" if query else "")
+        method, media_type = _METHODS[verb]
+        body = None if content is None else json.dumps(content).encode()
+        try:
+            answer = await self._transport.ask(method, path, self._limit_s, body, media_type)
+        except (aiohttp.ClientError, TimeoutError, ValueError, OSError) as error:
+            raise self._silent(path, self._limit_s, error) from error
+        if not 200 <= answer.status < 300:
+            raise self._refusal(answer, kind, namespace, verb, name)
+        return decode(answer.content)
+
     def _change(self, line: bytes, kind: ResourceKind, namespace: str) -> Change:
         found = decode(line)
         if not isinstance(found, dict) or not isinstance(found.get("object"), dict):
@@ -134,27 +188,35 @@ class KubernetesApi:
             return Unreachable(reason, ConnectionFailure.TIMED_OUT)
         return unreachable(self._url, error)
 
-    def _refusal(self, answer: Answer, kind: ResourceKind, namespace: str, verb: str) -> EngineError:
+    def _refusal(self, answer: Answer, kind: ResourceKind, namespace: str, verb: str, name: str = "") -> EngineError:
         try:
             status = decode(answer.content)
         except Malformed:
             status = {}
-        return self._error(answer.status, status if isinstance(status, dict) else {}, kind, namespace, verb)
+        return self._error(answer.status, status if isinstance(status, dict) else {}, kind, namespace, verb, name)
 
     def _error(
-        self, code: object, status: dict[str, Any], kind: ResourceKind, namespace: str, verb: str
+        self, code: object, status: Json, kind: ResourceKind, namespace: str, verb: str, name: str = ""
     ) -> EngineError:
         match code:
             case 401:
                 return Refused(401, DiscoveryReason.LOG_IN_REFUSED(url=self._url))
             case 403:
                 return Refused(403, DiscoveryReason.FORBIDDEN(verb=verb, resource=kind.key, where=_where(namespace)))
+            case 404 if name:
+                return NotFound(DiscoveryReason.RESOURCE_MISSING(resource=f"{kind.name} {namespace}/{name}"))
             case 404:
                 return NotFound(DiscoveryReason.NOT_INSTALLED(resource=kind.key))
+            case 409:
+                return Conflict()
             case 410:
                 return Expired()
         number = code if isinstance(code, int) else 500
-        values = {"url": self._url, "path": kind.path(namespace), "message": str(status.get("message") or "")[:500]}
+        values = {
+            "url": self._url,
+            "path": kind.path(namespace, name),
+            "message": str(status.get("message") or "")[:500],
+        }
         return Refused(number, DiscoveryReason.SERVER_ERROR(status=number, **values))
 
 

@@ -1,0 +1,23 @@
+"""Add restarts through the Flink operator."""
+
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+
+    dependencies = [
+        ('monitoring', '0016_found_clusters'),
+    ]
+
+    operations = [
+        migrations.AddField(
+            model_name='discoverysource',
+            name='may_change_resources',
+            field=models.BooleanField(default=False),
+        ),
+        migrations.AddField(
+            model_name='restartattempt',
+            name='resource',
+            field=models.JSONField(null=True),
+        ),
+    ]

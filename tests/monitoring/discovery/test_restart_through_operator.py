@@ -1,0 +1,380 @@
+"""A job that the Flink operator runs is restarted and saved through its resource: once, whatever is killed or lost."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from monitoring.discovery.kubernetes.resources import read
+from monitoring.kubernetes.kinds import FLINK_DEPLOYMENT
+from monitoring.models import (
+    AttemptState,
+    DiscoverySource,
+    FoundResource,
+    Job,
+    RestartAttempt,
+    RunState,
+    Savepoint,
+    SavepointOrigin,
+    SavepointState,
+)
+from monitoring.reasons.discoveries import DiscoveryReason
+from monitoring.reasons.recovery import RecoveryReason as Why
+from monitoring.recovery import moving
+from monitoring.recovery.cycle import advance
+from monitoring.recovery.manual import RestartRefused, change_and_restart, restart_from
+from monitoring.recovery.moving import CLAIM
+from monitoring.recovery.run_again import run_again
+from monitoring.recovery.stages import through_operator
+from monitoring.recovery.stages.await_running import AwaitRunning
+from monitoring.recovery.stages.check_state import CheckState
+from monitoring.recovery.stages.through_operator import NoProgram, Redeploy, SaveJob
+from monitoring.savepoints import cycle as savepoints
+from monitoring.savepoints.request import request_savepoint
+from tests.monitoring.conftest import Rows
+from tests.monitoring.discovery.played_kubernetes import FLINK, SNAPSHOT
+from tests.monitoring.discovery.played_operator import PlayedOperator
+
+Drive = Callable[..., RestartAttempt]
+
+
+@pytest.fixture
+def operator(kubernetes, job_manager) -> PlayedOperator:
+    return PlayedOperator(kubernetes, job_manager)
+
+
+@pytest.fixture
+def job(operator, job_manager, db) -> Job:
+    """Return a job that the operator runs, with one checkpoint and one savepoint. Waymark has found its resource."""
+    job_id = operator.create("orders")
+    rows = Rows(now=timezone.now())
+    pattern = f"{job_manager.url}/{{name}}"
+    source = DiscoverySource.objects.create(
+        name="east", kubeconfig=operator.kubernetes.kubeconfig, address_pattern=pattern, may_change_resources=True
+    )
+    cluster = rows.cluster(rest_url=job_manager.url)
+    found = read(FLINK_DEPLOYMENT, operator.kubernetes.objects[FLINK, "prod", "orders"], pattern)
+    values = {"uid": found.uid, "state": found.state, "found_at": rows.now, "changed_at": rows.now}
+    FoundResource.objects.create(
+        source=source, cluster=cluster, deployment=found.deployment, **found.key._asdict(), **values
+    )
+    job = rows.job(cluster, name="orders", max_restarts_per_hour=6)
+    run = rows.run(job, engine_job_id=job_id)
+    rows.checkpoint(run, 7, external_path="file:/chk/7")
+    Savepoint.objects.create(
+        job=job, run=run, origin="manual", state="completed", path="file:/sp/1", requested_at=rows.ago(900)
+    )
+    return job
+
+
+@pytest.fixture
+def drive(operator, poll) -> Drive:
+    """Return a function that runs Waymark and the operator in turns, until the newest attempt has ended."""
+
+    def run(job: Job, start=None, turns: int = 60) -> RestartAttempt:
+        moment = start or timezone.now()
+        for _ in range(turns):
+            poll(job, moment)
+            savepoints.advance(moment)
+            advance(moment)
+            operator.reconcile()
+            attempt = RestartAttempt.objects.filter(job=job).order_by("-epoch").first()
+            if attempt is not None and not AttemptState(attempt.state).open:
+                return attempt
+            moment += timedelta(seconds=4)
+        raise AssertionError([(step.name, step.text) for step in attempt.steps.all()] if attempt else "undecided")
+
+    return run
+
+
+def restart(job: Job, state: Savepoint | str | None = "file:/sp/1", *, stop_first: bool = False) -> RestartAttempt:
+    return restart_from(job, state, "ann", timezone.now(), stop_first=stop_first)
+
+
+def spec(operator: PlayedOperator) -> dict:
+    return operator.kubernetes.objects[FLINK, "prod", "orders"]["spec"]
+
+
+def test_a_restart_from_a_savepoint_is_one_redeployment_by_the_operator(job, operator, drive):
+    restart(job)
+    attempt = drive(job)
+    assert (attempt.state, operator.deployments) == ("succeeded", ["file:/sp/1"])
+    assert attempt.new_run.engine_job_id == operator.jobs.alive()[0].id != attempt.old_run.engine_job_id
+    assert spec(operator)["job"]["initialSavepointPath"] == "file:/sp/1"
+    assert {"run", "cancel", "stop"}.isdisjoint(operator.jobs.calls), "nothing happens behind the operator's back"
+    assert job.launch is None
+
+
+@pytest.mark.parametrize("mode", ["savepoint", "last-state"])
+def test_a_restart_with_the_latest_state_changes_the_restart_nonce(job, operator, drive, mode):
+    operator.create("orders", mode, job.current_run.engine_job_id)
+    restart(job, None, stop_first=True)
+    attempt = drive(job)
+    assert attempt.state == "succeeded"
+    assert operator.deployments == [f"file:/upgrade/{attempt.old_run.engine_job_id[:8]}"]
+    assert "savepointRedeployNonce" not in spec(operator)["job"]
+    assert operator.snapshots == 0
+
+
+def test_a_job_that_would_lose_its_state_is_not_restarted(job, operator, drive):
+    operator.create("orders", "stateless", job.current_run.engine_job_id)
+    restart(job, None, stop_first=True)
+    attempt = drive(job)
+    assert (attempt.state, operator.deployments) == ("canceled", [])
+    assert attempt.error_value.args["why"].code is DiscoveryReason.UPGRADE_WITHOUT_STATE
+    FoundResource.objects.update(state={"job_id": job.current_run.engine_job_id, "upgrade_mode": "stateless"})
+    with pytest.raises(RestartRefused) as refused:
+        restart(job, None, stop_first=True)
+    assert refused.value.reason.args["allowed"].code is Why.UPGRADE_MODE_NEEDED
+
+
+def test_the_present_state_is_saved_through_the_operator_before_a_restart(job, operator, drive):
+    restart(job, job.savepoints.get(), stop_first=True)
+    attempt = drive(job)
+    assert (attempt.state, operator.deployments, operator.snapshots) == ("succeeded", ["file:/sp/1"], 1)
+    assert attempt.stop_savepoint.path.startswith("file:/savepoints/waymark-")
+    assert operator.jobs.count("trigger") == 0
+
+
+def test_a_job_that_cannot_be_saved_is_not_redeployed(job, operator, drive):
+    operator.snapshot_error = "the disk is full"
+    restart(job, stop_first=True)
+    attempt = drive(job)
+    assert (attempt.state, operator.deployments) == ("failed", [])
+    assert "the disk is full" in attempt.error
+
+
+class Killed(BaseException):
+    """Raised instead of a SIGKILL: no handler runs and nothing is cleaned up."""
+
+
+POINTS = [
+    *(
+        (stage, name, after)
+        for stage in (NoProgram, CheckState, SaveJob, Redeploy, AwaitRunning)
+        for name in ("plan", "conclude")
+        for after in (False, True)
+        if (stage, name) != (NoProgram, "conclude")
+    ),
+    *((moving, name, after) for name in ("call_all", "apply") for after in (False, True)),
+    *((through_operator, "write", after) for after in (False, True)),
+]
+
+
+# The stages of other restarts have such tests of their own.
+_IN_EVERY_RUN = (SaveJob, Redeploy, through_operator)
+
+
+@pytest.mark.parametrize(
+    "records_early",
+    [True, pytest.param(False, marks=pytest.mark.nightly)],
+    ids=["recorded early", "recorded late"],
+)
+@pytest.mark.parametrize(
+    ("owner", "name", "after"),
+    [
+        pytest.param(
+            *each,
+            id=f"{each[0].__name__.rpartition('.')[2]}.{each[1]} {'after' if each[2] else 'before'}",
+            marks=() if each[0] in _IN_EVERY_RUN else pytest.mark.nightly,
+        )
+        for each in POINTS
+    ],
+)
+def test_a_worker_killed_at_any_point_causes_one_redeployment(
+    job, operator, drive, monkeypatch, owner, name, after, records_early
+):
+    operator.records_early = records_early
+    restart(job, stop_first=True)
+    start = timezone.now()
+    real = getattr(owner, name)
+
+    def die(*args, **kwargs):
+        if after:
+            real(*args, **kwargs)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, die)
+        with pytest.raises(Killed):
+            drive(job, start)
+    attempt = drive(job, start + CLAIM)
+    assert (attempt.state, operator.deployments) == ("succeeded", ["file:/sp/1"])
+    assert RestartAttempt.objects.count() == 1
+    assert (len(operator.jobs.alive()), operator.jobs.most_alive) == (1, 1)
+
+
+@pytest.mark.parametrize("part", ["request", "answer"])
+@pytest.mark.parametrize("verb", ["get", "patch"])
+def test_a_lost_request_or_answer_causes_one_redeployment(job, operator, drive, verb, part):
+    restart(job)
+    operator.kubernetes.lost = {(verb, part)}
+    with contextlib.suppress(AssertionError):
+        drive(job, turns=3)
+    operator.kubernetes.lost = set()
+    assert drive(job).state == "succeeded"
+    assert operator.deployments == ["file:/sp/1"]
+
+
+def test_a_worker_that_was_stalled_does_not_redeploy_what_a_person_has_redeployed_since(job, operator, drive):
+    restart(job)
+    operator.kubernetes.lost = {("patch", "answer")}
+    with pytest.raises(AssertionError):
+        drive(job, turns=2)
+    operator.reconcile()
+    wanted = spec(operator)
+    wanted["job"] |= {"savepointRedeployNonce": 1, "initialSavepointPath": "file:/sp/of-a-person"}
+    operator.kubernetes.put("orders", spec=wanted)
+    operator.kubernetes.lost = set()
+    operator.reconcile()
+    operator.reconcile()
+    with pytest.raises(AssertionError):
+        drive(job, turns=10)
+    assert operator.deployments == ["file:/sp/1", "file:/sp/of-a-person"]
+
+
+def test_a_job_that_somebody_else_has_restarted_is_left_alone(job, operator, drive):
+    restart(job)
+    operator.create("orders", job_id="cd" * 16)
+    attempt = drive(job)
+    assert (attempt.state, operator.deployments) == ("canceled", [])
+    assert attempt.error_value.args["why"].code is DiscoveryReason.OTHER_JOB
+
+
+def test_a_resource_that_was_created_again_is_left_alone(job, operator, drive):
+    restart(job)
+    operator.kubernetes.put("orders", uid="another")
+    attempt = drive(job)
+    assert (attempt.state, attempt.error_value.args["why"].code) == ("canceled", DiscoveryReason.CREATED_AGAIN)
+
+
+def test_an_account_without_the_right_is_named_and_nothing_happens(job, operator, drive):
+    operator.kubernetes.forbidden = {("patch", FLINK)}
+    restart(job)
+    attempt = drive(job)
+    assert (attempt.state, operator.deployments) == ("failed", [])
+    assert "may not patch flinkdeployments.flink.apache.org in the namespace prod" in attempt.error
+
+
+def test_the_restart_waits_while_the_operator_cannot_deploy(job, operator, drive):
+    operator.fails = ["quota exceeded", "quota exceeded"]
+    restart(job)
+    with pytest.raises(AssertionError, match="quota exceeded"):
+        drive(job, turns=4)
+    assert drive(job).state == "succeeded"
+    assert operator.deployments == ["file:/sp/1"]
+
+
+def die(job: Job, operator: PlayedOperator) -> None:
+    """Let the job fail, as Flink and the operator report it."""
+    run = job.current_run
+    operator.jobs.jobs[run.engine_job_id].state = "FAILED"
+    operator.reconcile()
+    moment = timezone.now() - timedelta(seconds=30)
+    run.state, run.ended_at, run.end_seen_at, run.final_read_done = RunState.FAILED, moment, moment, True
+    run.save()
+    Job.objects.filter(pk=job.pk).update(auto_restart=True)
+
+
+def test_a_dead_job_is_redeployed_from_its_newest_snapshot(job, operator, drive):
+    die(job, operator)
+    attempt = drive(job)
+    assert (attempt.state, attempt.trigger) == ("succeeded", "automatic")
+    assert operator.deployments == ["file:/chk/7"]
+
+
+def test_a_snapshot_that_is_gone_is_replaced_by_the_next_one(job, operator, drive):
+    operator.loses = {"file:/chk/7"}
+    die(job, operator)
+    attempt = drive(job)
+    assert (attempt.state, operator.deployments) == ("succeeded", ["file:/chk/7", "file:/sp/1"])
+    assert [each["path"] for each in attempt.rejected] == ["file:/chk/7"]
+
+
+def test_a_dead_job_that_the_operator_restarts_itself_is_left_alone(job, operator, drive):
+    die(job, operator)
+    operator.jobs.add("cd" * 16, "no poll has seen it yet")
+    operator.create("orders", job_id="cd" * 16)
+    assert drive(job).state == "canceled"
+    assert operator.deployments == []
+
+
+def test_without_permission_the_job_is_not_restarted(job, operator, drive):
+    DiscoverySource.objects.update(may_change_resources=False)
+    with pytest.raises(RestartRefused) as refused:
+        restart(job)
+    assert refused.value.reason.args["allowed"].code is Why.OPERATED
+    die(job, operator)
+    with pytest.raises(AssertionError, match="undecided"):
+        drive(job, turns=5)
+    assert operator.deployments == []
+
+
+def test_a_job_of_the_operator_is_not_started_in_another_way(job, operator):
+    launch = {"kind": "waymark", "jar_id": "program.py"}
+    Job.objects.update(launch=launch)
+    job.refresh_from_db()
+    for start in (
+        lambda: change_and_restart(job, launch, Why.RESCALE(was=1, now=2), None, "ann", timezone.now()),
+        lambda: run_again(job, "ann", timezone.now()),
+    ):
+        with pytest.raises(RestartRefused) as refused:
+            start()
+        assert refused.value.reason.args["allowed"].code is Why.ONLY_RESTARTED
+
+
+def test_an_attempt_ends_if_its_source_is_removed(job, drive):
+    restart(job)
+    DiscoverySource.objects.all().delete()
+    attempt = drive(job)
+    assert (attempt.state, attempt.error_value.code) == ("failed", Why.SOURCE_GONE)
+
+
+def save(job: Job) -> Savepoint:
+    return request_savepoint(job, SavepointOrigin.MANUAL, "ann", timezone.now())
+
+
+def turn(operator: PlayedOperator, seconds: float) -> None:
+    savepoints.advance(timezone.now() + timedelta(seconds=seconds))
+    operator.reconcile()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("part", ["request", "answer"])
+def test_a_savepoint_is_one_resource_whatever_is_lost(transactional_db, job, operator, look, part):
+    saved = save(job)
+    operator.kubernetes.lost = {("create", part)}
+    turn(operator, 1)
+    operator.kubernetes.lost = set()
+    for seconds in range(100, 140, 4):
+        turn(operator, seconds)
+    saved.refresh_from_db()
+    name = f"waymark-{saved.trigger_id}"
+    assert (saved.state, saved.path) == (SavepointState.COMPLETED, f"file:/savepoints/{name}")
+    assert operator.snapshots == 1
+    resource = operator.kubernetes.objects[SNAPSHOT, "prod", name]
+    assert resource["spec"]["savepoint"] == {"disposeOnDelete": False}
+    look(lasts_s=1.5)
+    assert Savepoint.objects.filter(path=saved.path).count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_savepoint_that_the_watch_sees_first_is_the_same(transactional_db, job, operator, look):
+    saved = save(job)
+    turn(operator, 1)
+    operator.reconcile()
+    look(lasts_s=1.5)
+    turn(operator, 100)
+    saved.refresh_from_db()
+    assert (saved.state, Savepoint.objects.count()) == (SavepointState.COMPLETED, 2)
+
+
+def test_without_permission_savepoints_are_requested_from_flink(job, operator):
+    DiscoverySource.objects.update(may_change_resources=False)
+    save(job)
+    turn(operator, 1)
+    assert (operator.jobs.count("trigger"), operator.snapshots) == (1, 0)

@@ -53,6 +53,12 @@ WITHOUT_SECTION = (
     *("recovery.program-to-upload", "recovery.program-uploaded", "recovery.imported", "recovery.importing"),
     *("recovery.state-of-the-stop", "recovery.without-state", "recovery.state-complete", "recovery.not-running"),
     *("recovery.stopped", "recovery.stopped-*", "recovery.stopping-with-savepoint", "recovery.cancelling"),
+    *(
+        "recovery.redeployed",
+        "recovery.saved-before",
+        "recovery.saving-before-redeploy",
+        "recovery.started-by-operator",
+    ),
     *("recovery.saved-cancelling", "recovery.saving-before-cancel", "recovery.savepoint-not-known-yet"),
     *("recovery.started", "recovery.from-state", "recovery.from-nothing"),
     *("recovery.new-run-is", "recovery.new-run-not-read"),

@@ -252,10 +252,7 @@ class RecoveryReason(ReasonCode):
     SAVING_BEFORE_REDEPLOY = "recovery.saving-before-redeploy", _("The savepoint is in progress.")
     SOURCE_GONE = (
         "recovery.source-gone",
-        _(
-            "The source that has found {resource} was removed or disabled, or may no longer change resources. "
-            "Nothing was requested."
-        ),
+        _("The source that has found {resource} was removed or disabled, or may no longer change resources."),
     )
     REDEPLOY_ASKED = (
         "recovery.redeploy-asked",
@@ -266,7 +263,7 @@ class RecoveryReason(ReasonCode):
         _("{resource} is changed. The Flink operator has not deployed the job yet: {error}"),
     )
     REDEPLOYED = "recovery.redeployed", _("The Flink operator has deployed {resource} as job {id}.")
-    OPERATOR_NOT_ASKED = "recovery.operator-not-asked", _("The Flink operator was not asked to restart it. {why}")
+    NOT_REDEPLOYED = "recovery.not-redeployed", _("The Flink operator was not asked to restart it. {why}")
     PROGRAM_ON_CLUSTER = "recovery.program-on-cluster", _("{program} is on the cluster.")
     PROGRAMS_REFUSED = (
         "recovery.programs-refused",

@@ -30,6 +30,7 @@ from monitoring.savepoints.history import plain_path
 from monitoring.savepoints.needed import Need, needs
 from monitoring.savepoints.storage_threads import StorageSilent, TimeLimit
 from monitoring.savepoints.stored import READ_WITHIN_S, is_reachable, remove
+from monitoring.savepoints.through_operator import SnapshotResource
 
 BATCH = 50
 # A cluster that is silent for this long counts as gone, so that Waymark removes the files itself.
@@ -85,16 +86,20 @@ def _remove(savepoint: Savepoint, time_limit: TimeLimit) -> Done[None] | OSError
 
 def _due(now: datetime) -> list[Savepoint]:
     rows = Savepoint.objects.filter(state=SavepointState.DISPOSING, next_check_at__lte=now)
-    return list(rows.select_related("job__cluster").order_by("next_check_at", "id")[:BATCH])
+    return list(rows.select_related("job__cluster", "job__current_run").order_by("next_check_at", "id")[:BATCH])
 
 
 class _Act:
     def __init__(self, savepoint: Savepoint) -> None:
         self._path, self._request_id = savepoint.path, savepoint.disposal_request
+        self._resource = SnapshotResource(savepoint)
 
     async def __call__(self, client: FlinkClient) -> DisposalAccepted | Operation[None]:
         if self._request_id:
-            return await client.disposal_status(self._request_id)
+            status = await client.disposal_status(self._request_id)
+            if isinstance(status, Done):
+                await self._resource.forget()
+            return status
         return DisposalAccepted(await client.dispose_savepoint(self._path))
 
 

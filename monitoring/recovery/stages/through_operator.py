@@ -167,11 +167,11 @@ class Redeploy:
             case Conflict():
                 return Wait(Why.ENGINE_SAID(answer=answer.reason))
             case NotOurs():
-                return End(AttemptState.CANCELED, Why.OPERATOR_NOT_ASKED(why=answer.reason))
+                return End(AttemptState.CANCELED, Why.NOT_REDEPLOYED(why=answer.reason))
             case NotFound():
-                return End(AttemptState.FAILED, Why.OPERATOR_NOT_ASKED(why=answer.reason))
+                return End(AttemptState.FAILED, Why.NOT_REDEPLOYED(why=answer.reason))
             case Refused(is_request_invalid=True):
-                return End(AttemptState.FAILED, Why.OPERATOR_NOT_ASKED(why=answer.reason))
+                return End(AttemptState.FAILED, Why.NOT_REDEPLOYED(why=answer.reason))
             case EngineError():
                 return wait_for(answer)
             case _:

@@ -35,6 +35,7 @@ from monitoring.recovery.stages.check_state import CheckState
 from monitoring.recovery.stages.through_operator import NoProgram, Redeploy, SaveJob
 from monitoring.savepoints import cycle as savepoints
 from monitoring.savepoints.request import request_savepoint
+from monitoring.savepoints.retention_actions import dispose
 from tests.monitoring.conftest import Rows
 from tests.monitoring.discovery.played_kubernetes import FLINK, SNAPSHOT
 from tests.monitoring.discovery.played_operator import PlayedOperator
@@ -360,6 +361,22 @@ def test_a_savepoint_is_one_resource_whatever_is_lost(transactional_db, job, ope
     assert resource["spec"]["savepoint"] == {"disposeOnDelete": False}
     look(lasts_s=1.5)
     assert Savepoint.objects.filter(path=saved.path).count() == 1
+
+
+def test_retention_deletes_the_resource_with_the_files(job, operator):
+    saved = save(job)
+    for seconds in (1, 100):
+        turn(operator, seconds)
+        operator.reconcile()
+    later = timezone.now() + timedelta(minutes=5)
+    values = {"state": "completed", "path": "file:/sp/newer", "requested_at": later}
+    Savepoint.objects.create(job=job, run=job.current_run, origin="manual", **values)
+    dispose(Savepoint.objects.get(pk=saved.pk), "", "ann", later)
+    for seconds in (400, 500):
+        turn(operator, seconds)
+    saved.refresh_from_db()
+    assert (saved.state, operator.jobs.disposed) == (SavepointState.DISPOSED, [saved.path])
+    assert operator.kubernetes.names(SNAPSHOT) == set()
 
 
 @pytest.mark.django_db(transaction=True)

@@ -21,6 +21,7 @@ AREAS = ("alerts", "automation", "notify", "recovery", "savepoints", "state-read
 WITHOUT_SECTION = (
     # rules without a finding, and parts of the sentences of rules
     *("alerts.*-rule", "alerts.*-rule-*", "alerts.*-figure", "alerts.*-measured"),
+    "alerts.deployment-problem-over",
     *("alerts.cluster-unreachable-over", "alerts.another-cluster-over", "alerts.waymark-blind-over"),
     *("alerts.checkpoints", "alerts.savepoints", "alerts.times", "alerts.days", "alerts.days-before"),
     *("alerts.same-hour", "alerts.same-hour-before", "alerts.in-total", "alerts.since-day"),

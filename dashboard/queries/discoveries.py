@@ -10,12 +10,12 @@ from typing import Any
 from django.db.models import Case, Count, Q, When
 from django.utils.translation import gettext_noop as _
 
-from monitoring.kubernetes import kinds
 from monitoring.kubernetes.job_resources import related_resources
+from monitoring.kubernetes.kinds import EVENT, FLINK_SESSION_JOB, KINDS, POD
 from monitoring.models import Cluster, DiscoverySource, FoundResource, WatchedKind
 from monitoring.reasons.discoveries import DiscoveryReason
 
-_KINDS = {kind.key: kind.name for kind in kinds.KINDS}
+_KINDS = {kind.key: kind.name for kind in KINDS}
 _LABELS = {
     "off": _("switched off"),
     "error": _("not readable"),
@@ -26,6 +26,7 @@ _LABELS = {
 SHOWN = 500
 POD_SHOWN = timedelta(hours=1)
 PODS_SHOWN = 10
+EVENTS_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class ResourceRow:
     def state(self) -> str:
         """Return what the operator reports, in its words."""
         state = self.resource.state
-        names = ("lifecycle", "manager", "job", "application", "snapshot", "component", "pod")
+        names = ("lifecycle", "manager", "job", "application", "snapshot", "component", "pod", "event", "message")
         return " · ".join(dict.fromkeys(state[name] for name in names if name in state))
 
 
@@ -88,7 +89,7 @@ def kind_name(key: str) -> str:
 
 def read_sources(sources: Iterable[DiscoverySource] | None = None) -> list[SourceCard]:
     found = list(DiscoverySource.objects.all() if sources is None else sources)
-    live = FoundResource.objects.filter(source__in=found, gone_at=None)
+    live = FoundResource.objects.filter(source__in=found, gone_at=None).exclude(kind=EVENT.key)
     counted = live.values("source").annotate(
         resources=Count("pk"), clusters=Count("cluster", distinct=True), wrong=Count("pk", filter=~Q(problem=""))
     )
@@ -101,25 +102,27 @@ def read_sources(sources: Iterable[DiscoverySource] | None = None) -> list[Sourc
 
 def read_resources(source: DiscoverySource) -> list[ResourceRow]:
     """Return the resources that are not gone, at most SHOWN, those with a problem first."""
-    rows = source.found_resources.filter(gone_at=None).select_related("cluster")
+    rows = source.found_resources.filter(gone_at=None).exclude(kind=EVENT.key).select_related("cluster")
     is_fine = Case(When(problem="", then=1), default=0)
     return [ResourceRow(row) for row in rows.order_by(is_fine, "kind", "namespace", "name")[:SHOWN]]
 
 
 def resources_of(cluster: Cluster, now: datetime, job_id: str = "") -> list[ResourceRow]:
-    """Return the resources of a cluster: its deployment, the session jobs on it, and pods with a trouble.
+    """Return the resources of a cluster: its deployment, the session jobs on it, pods with a trouble, and warnings.
 
-    A pod is shown for an hour after it is gone, because it may explain why the job failed. With `job_id`, Flink's id of
-    a job, only the session job with this id is included.
+    A pod or a warning is shown for an hour after it is gone, because it may explain why the job failed. With `job_id`,
+    Flink's id of a job, only the session job with this id is included.
     """
     rows: list[ResourceRow] = []
     for own, same in related_resources(cluster):
-        jobs = same.filter(kind=kinds.FLINK_SESSION_JOB.key, gone_at=None)
+        jobs = same.filter(kind=FLINK_SESSION_JOB.key, gone_at=None)
         if job_id:
             jobs = jobs.filter(state__job_id=job_id)
         lately = Q(gone_at=None) | Q(gone_at__gt=now - POD_SHOWN)
-        pods = same.filter(lately, kind=kinds.POD.key).order_by("-changed_at")[:PODS_SHOWN]
-        rows += map(ResourceRow, (own, *jobs, *pods))
+        pods = same.filter(lately, kind=POD.key).order_by("-changed_at")[:PODS_SHOWN]
+        about = Q(deployment=own.name) | Q(state__session_job__in=[job.name for job in jobs])
+        events = own.source.found_resources.filter(lately, about, namespace=own.namespace, kind=EVENT.key)
+        rows += map(ResourceRow, (own, *jobs, *pods, *events.order_by("-changed_at")[:EVENTS_SHOWN]))
     return rows
 
 

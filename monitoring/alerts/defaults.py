@@ -16,6 +16,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "restart_loop": {"name": _("Restart loop"), "check_every_s": 60},
     "cluster_unreachable": {"name": _("Cluster unreachable"), "check_every_s": 15, "severity": Severity.CRITICAL},
     "another_cluster": {"name": _("Another cluster answers"), "check_every_s": 15, "severity": Severity.CRITICAL},
+    "deployment_problem": {"name": _("Deployment problem"), "check_every_s": 60},
     "waymark_blind": {"name": _("Waymark not polling"), "check_every_s": 30},
 }
 DEFAULT_NAMES = frozenset(values["name"] for values in DEFAULTS.values())

@@ -13,7 +13,7 @@ from monitoring.alerts.kinds.base import Source, Subject
 from monitoring.alerts.memory import WAYMARK
 from monitoring.alerts.rule_facts import Facts, Interval
 from monitoring.alerts.scope import WatchedJob, watched_jobs
-from monitoring.models import Cluster, Outage, OutageKind
+from monitoring.models import Cluster, FoundResource, Outage, OutageKind
 from monitoring.outages import is_late
 
 
@@ -68,8 +68,28 @@ _OUTAGES = {Source.OUTAGES: OutageKind.NO_ANSWER, Source.OTHER_CLUSTERS: OutageK
 
 
 def cluster_facts(source: Source, clusters: Iterable[int], since: datetime) -> dict[int, Facts]:
-    outages = outages_by_cluster(since, [_OUTAGES[source]])
+    if source is Source.PLATFORM_PROBLEMS:
+        outages = platform_problems()
+    else:
+        outages = outages_by_cluster(since, [_OUTAGES[source]])
     return {number: Facts(outages=outages.get(number, ())) for number in clusters}
+
+
+def platform_problems() -> dict[int, list[Interval]]:
+    """Return, by cluster, since when resources of its deployment have problems. Problems that are over are not kept."""
+    live = FoundResource.objects.filter(gone_at=None)
+    owners = {
+        (source, namespace, name): cluster
+        for source, namespace, name, cluster in live.exclude(cluster=None).values_list(
+            "source", "namespace", "name", "cluster"
+        )
+    }
+    found: dict[int, list[Interval]] = defaultdict(list)
+    for row in live.exclude(problem_since=None).order_by("problem_since"):
+        cluster = row.cluster_id or owners.get((row.source_id, row.namespace, row.deployment))
+        if cluster is not None and row.problem_since is not None:
+            found[cluster].append(Interval(row.problem_since, None))
+    return found
 
 
 def waymark_facts(since: datetime, now: datetime) -> dict[int, Facts]:

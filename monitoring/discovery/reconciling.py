@@ -59,6 +59,7 @@ def apply(claim: Claim, found: Found, now: datetime) -> Change | None:
     row.uid, row.version, row.rest_url, row.deployment = found.uid, found.version, found.rest_url, found.deployment
     row.labels, row.state, row.changed_at, row.gone_at = dict(found.labels), dict(found.state), now, None
     store(row, "problem", found.problem or "")
+    row.problem_since = (row.problem_since or now) if found.problem else None
     change = _follow(row, gone_at, is_another) if found.rest_url else None
     row.save()
     return change

@@ -92,7 +92,7 @@ class KubernetesApi:
 
     async def pages(self, kind: ResourceKind, namespace: str, selector: str) -> AsyncGenerator[Page, None]:
         """Yield the pages of a list."""
-        query = {"limit": str(PAGE), **({"labelSelector": selector} if selector else {})}
+        query = {"limit": str(PAGE), **_selectors(kind, selector)}
         for _number in range(_MOST_PAGES):
             found = await self._ask("list", kind, namespace, query=urlencode(query))
             items = found.get("items") if isinstance(found, dict) else None
@@ -115,7 +115,7 @@ class KubernetesApi:
             "allowWatchBookmarks": "true",
             "resourceVersion": version,
             "timeoutSeconds": str(max(1, round(lasts_s))),
-            **({"labelSelector": selector} if selector else {}),
+            **_selectors(kind, selector),
         }
         path = f"{kind.path(namespace)}?{urlencode(query)}"
         limit_s = max(1, round(lasts_s)) + _WATCH_ENDS_S
@@ -218,6 +218,11 @@ class KubernetesApi:
             "message": str(status.get("message") or "")[:500],
         }
         return Refused(number, DiscoveryReason.SERVER_ERROR(status=number, **values))
+
+
+def _selectors(kind: ResourceKind, labels: str) -> dict[str, str]:
+    selectors = {"labelSelector": labels, "fieldSelector": kind.fields}
+    return {name: value for name, value in selectors.items() if value}
 
 
 def _where(namespace: str) -> Reason:

@@ -13,7 +13,7 @@ Json = Mapping[str, Any]
 class ResourceKind:
     """A kind of resources. `group`: "" for those of Kubernetes itself. `name`: as people know it.
 
-    `selector`: None if the source's label selector applies to the kind.
+    `selector`: None if the source's label selector applies to the kind. `fields`: a field selector, "" for none.
     """
 
     group: str
@@ -21,6 +21,7 @@ class ResourceKind:
     plural: str
     name: str
     selector: str | None = None
+    fields: str = ""
 
     @property
     def key(self) -> str:
@@ -41,7 +42,11 @@ SPARK_OF_APACHE = ResourceKind("spark.apache.org", "v1", "sparkapplications", "S
 SPARK_OF_KUBEFLOW = ResourceKind("sparkoperator.k8s.io", "v1beta2", "sparkapplications", "SparkApplication (Kubeflow)")
 # Flink gives its pods these labels, with the deployment's name as `app`.
 POD = ResourceKind("", "v1", "pods", "Pod", selector="app,component in (jobmanager,taskmanager)")
-KINDS = (FLINK_DEPLOYMENT, FLINK_SESSION_JOB, FLINK_SNAPSHOT, SPARK_OF_APACHE, SPARK_OF_KUBEFLOW, POD)
+# Warnings of the Flink operator. Kubernetes deletes events after an hour.
+EVENT = ResourceKind(
+    "", "v1", "events", "Event", selector="", fields="involvedObject.apiVersion=flink.apache.org/v1beta1,type=Warning"
+)
+KINDS = (FLINK_DEPLOYMENT, FLINK_SESSION_JOB, FLINK_SNAPSHOT, SPARK_OF_APACHE, SPARK_OF_KUBEFLOW, POD, EVENT)
 # The kinds for which the Flink operator runs a job.
 JOB_KINDS = {kind.key: kind for kind in (FLINK_DEPLOYMENT, FLINK_SESSION_JOB)}
 

@@ -1,4 +1,4 @@
-"""Add restarts through the Flink operator."""
+"""Add restarts through the Flink operator, and since when a resource has a problem."""
 
 from django.db import migrations, models
 
@@ -14,6 +14,11 @@ class Migration(migrations.Migration):
             model_name='discoverysource',
             name='may_change_resources',
             field=models.BooleanField(default=False),
+        ),
+        migrations.AddField(
+            model_name='foundresource',
+            name='problem_since',
+            field=models.DateTimeField(null=True),
         ),
         migrations.AddField(
             model_name='restartattempt',

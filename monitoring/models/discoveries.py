@@ -96,6 +96,7 @@ class FoundResource(models.Model):
     state = models.JSONField(default=dict)
     problem = models.TextField(blank=True, default="")
     problem_value = ReasonField(null=True, blank=True)
+    problem_since = models.DateTimeField(null=True)
     cluster = models.ForeignKey(Cluster, on_delete=models.SET_NULL, null=True, related_name="found_resources")
     given = models.JSONField(default=dict)
     found_at = models.DateTimeField()

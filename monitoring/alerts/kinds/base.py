@@ -69,6 +69,7 @@ class Source(Enum):
     OUTAGES = "outages"
     OTHER_CLUSTERS = "strangers"
     NOT_POLLED = "not asked"
+    PLATFORM_PROBLEMS = "platform problems"
 
 
 @dataclass(frozen=True)

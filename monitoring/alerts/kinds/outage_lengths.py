@@ -1,4 +1,4 @@
-"""Kinds that measure how long Waymark had no information about a cluster."""
+"""Kinds that measure how long a cluster has had a problem: it was silent, another one, not polled, or not deployed."""
 
 from __future__ import annotations
 
@@ -149,4 +149,42 @@ class WaymarkBlind(OutageLength):
         )
 
 
-KINDS = (ClusterUnreachable(), AnotherCluster(), WaymarkBlind())
+class DeploymentProblemReason(ReasonCode):
+    RULE = (
+        "alerts.deployment-problem-rule",
+        _(
+            "Opens when the platform has reported a problem of a cluster's deployment for {limit:length}: an error of "
+            "its operator, or a pod that does not run."
+        ),
+    )
+    OVER = "alerts.deployment-problem-over", _("The platform reports no problem of cluster {subject}.")
+    FOUND = (
+        "alerts.deployment-problem",
+        _(
+            "The platform has reported a problem of cluster {subject} since {since:hh:mm:ss} (limit {limit:length}). "
+            "The page of the cluster shows it."
+        ),
+    )
+
+
+class DeploymentProblem(OutageLength):
+    name = "deployment_problem"
+    title = _("Deployment problem")
+    source = Source.PLATFORM_PROBLEMS
+    subject = Subject.CLUSTER
+    threshold = Number(_("For"), Unit.SECONDS, 300, 1, 7 * 86_400, _("Such as 5 min."))
+
+    def explain(self, terms: Terms) -> Reason:
+        return DeploymentProblemReason.RULE(limit=terms.threshold or 0)
+
+    def describe(self, facts: Facts, terms: Terms, at: datetime, subject: str) -> Finding:
+        problem = current(facts, at)
+        if problem is None:
+            return Finding(DeploymentProblemReason.OVER(subject=subject), {"threshold_s": terms.threshold})
+        return Finding(
+            DeploymentProblemReason.FOUND(subject=subject, since=problem.began, limit=terms.threshold or 0),
+            {"since": problem.began.isoformat(), "threshold_s": terms.threshold},
+        )
+
+
+KINDS = (ClusterUnreachable(), AnotherCluster(), WaymarkBlind(), DeploymentProblem())

@@ -12,6 +12,7 @@ from typing import Any
 from monitoring.discovery.found import Found, Key
 from monitoring.kubernetes.flink_operator import error_of
 from monitoring.kubernetes.kinds import (
+    EVENT,
     FLINK_DEPLOYMENT,
     FLINK_SESSION_JOB,
     FLINK_SNAPSHOT,
@@ -183,6 +184,18 @@ def _unschedulable(status: Json) -> tuple[str, str] | None:
     return None
 
 
+def _event(whole: Json) -> dict[str, Any]:
+    """Return a warning about a deployment or a session job. It is shown, but it is no lasting problem."""
+    of = object_in(whole.get("involvedObject"))
+    is_deployment = text_in(of, "kind") == FLINK_DEPLOYMENT.name
+    state = {
+        "event": text_in(whole, "reason"),
+        "message": text_in(whole, "message", 500),
+        "session_job": "" if is_deployment else text_in(of, "name"),
+    }
+    return {"state": _filled(state), "deployment": text_in(of, "name") if is_deployment else ""}
+
+
 def _problem(error: str, states: list[str]) -> Reason | None:
     if error:
         return DiscoveryReason.OPERATOR_ERROR(error=error)
@@ -214,4 +227,5 @@ _READERS: Mapping[str, Callable[[Json], dict[str, Any] | None]] = {
     SPARK_OF_APACHE.key: _spark_of_apache,
     SPARK_OF_KUBEFLOW.key: _spark_of_kubeflow,
     POD.key: _pod,
+    EVENT.key: _event,
 }

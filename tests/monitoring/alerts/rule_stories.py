@@ -10,6 +10,8 @@ from typing import Any
 from monitoring.models import (
     AttemptState,
     AuditEntry,
+    DiscoverySource,
+    FoundResource,
     Job,
     ObjectiveBudget,
     ObjectiveDay,
@@ -147,6 +149,12 @@ class Story:
         Outage.objects.create(
             cluster=self.run.job.cluster, kind=kind, began_at=self.at(began), ended_at=self.at(ended) if ended else None
         )
+
+    def deployment_problem(self, since: float) -> None:
+        """Let the platform report a problem of the cluster's deployment, which lasts."""
+        at, source = self.at(since), DiscoverySource.objects.create(name="east")
+        values = {"found_at": at, "changed_at": at, "problem": "no quota", "problem_since": at}
+        FoundResource.objects.create(source=source, cluster=self.run.job.cluster, name="orders", **values)
 
 
 @dataclass(frozen=True)

@@ -552,6 +552,8 @@ CASES = [
         lambda s: s.outage(100, 400, OutageKind.ANOTHER_CLUSTER),
         [(160, 400)],
     ),
+    Case("deployment_problem", "after its time", lambda s: s.deployment_problem(100), [(400, None)]),
+    Case("deployment_problem", "silence is no problem of the deployment", lambda s: s.outage(100, 1000), []),
     Case("another_cluster", "silence is no stranger", lambda s: s.outage(100, 400), []),
     Case("cluster_unreachable", "another cluster", lambda s: s.outage(100, 400, OutageKind.ANOTHER_CLUSTER), []),
     Case(

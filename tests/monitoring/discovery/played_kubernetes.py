@@ -27,6 +27,7 @@ SESSION_JOB = "flinksessionjobs.flink.apache.org"
 SNAPSHOT = "flinkstatesnapshots.flink.apache.org"
 SPARK = "sparkapplications.spark.apache.org"
 POD = "pods"
+EVENT = "events"
 KUBEFLOW = "sparkapplications.sparkoperator.k8s.io"
 _TICK_S = 0.3
 
@@ -156,6 +157,17 @@ def merged(before: Any, patch: Any) -> Any:
     return result
 
 
+def _has_fields(thing: Json, selector: str) -> bool:
+    """Return whether the object matches a field selector, such as involvedObject.kind=Pod,type=Warning."""
+    for path, _, wanted in (pair.partition("=") for pair in filter(None, selector.split(","))):
+        value: Any = thing
+        for name in path.split("."):
+            value = value.get(name, {})
+        if value != wanted:
+            return False
+    return True
+
+
 def _matches(thing: Json, selector: str) -> bool:
     if selector.startswith("app,component in"):
         return {"app", "component"} <= thing["metadata"]["labels"].keys()
@@ -262,6 +274,7 @@ class Handler(BaseHTTPRequestHandler):
             version, items = api.pages.pop(token)
         else:
             mine = [thing for key, thing in api.objects.items() if key[0] == kind and namespace in ("", key[1])]
+            mine = [thing for thing in mine if _has_fields(thing, asked.get("fieldSelector", ""))]
             version, items = api.version, [thing for thing in mine if _matches(thing, selector)]
         metadata = {"resourceVersion": str(version)}
         if len(items) > limit:
@@ -285,7 +298,8 @@ class Handler(BaseHTTPRequestHandler):
                 self._line({"type": "ERROR", "object": _status(410, "too old resource version")})
                 break
             for event in news:
-                self._send(event, kind, namespace, asked.get("labelSelector", ""))
+                if _has_fields(event.now, asked.get("fieldSelector", "")):
+                    self._send(event, kind, namespace, asked.get("labelSelector", ""))
             since = version
             if self.api.generation != generation:
                 self._chunk(b'{"type": "MODIFIED", "obj')

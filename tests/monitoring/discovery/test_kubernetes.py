@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from django.utils import timezone
 
+from dashboard.queries.discoveries import read_sources, resources_of
+from monitoring.alerts.fleet import platform_problems
+from monitoring.alerts.rule_facts import Interval
 from monitoring.engine import registration
 from monitoring.models import Cluster, DiscoverySource, FoundResource, Job, WatchedKind
 from monitoring.reasons.discoveries import DiscoveryReason
+from tests.monitoring.conftest import NOW
 from tests.monitoring.discovery import played_kubernetes as played
 from tests.monitoring.discovery.played_kubernetes import PlayedKubernetes
 
@@ -39,6 +45,54 @@ def test_two_hundred_deployments_become_two_hundred_clusters(kubernetes, source,
     }  # fmt: skip
     look()
     assert Cluster.objects.count() == 200, "read again, nothing is added"
+
+
+def test_warnings_of_the_operator_are_shown_with_their_job(kubernetes, source, look, now):
+    kubernetes.put("orders", status=RUNNING)
+    kubernetes.put("nightly", played.SESSION_JOB, spec={"deploymentName": "orders"}, status=RUNNING)
+
+    def event(name: str, of: str, type_: str = "Warning", api: str = "flink.apache.org/v1beta1") -> None:
+        about = {"kind": of, "name": "nightly" if of == "FlinkSessionJob" else "orders", "apiVersion": api}
+        parts = {"involvedObject": about, "reason": name.upper(), "message": f"{name} <b>happened</b>"}
+        kubernetes.put(name, played.EVENT, **parts, type=type_)
+
+    event("recovery", "FlinkDeployment")
+    event("submit", "FlinkSessionJob")
+    event("fine", "FlinkDeployment", "Normal")
+    event("foreign", "Service", api="v1")
+    assert look() == []
+    event("late", "FlinkDeployment")
+    assert look(lasts_s=1.5) == []
+    shown = {row.resource.name: row.state for row in resources_of(one(), now) if row.kind == "Event"}
+    assert shown == {
+        "recovery": "RECOVERY · recovery <b>happened</b>",
+        "submit": "SUBMIT · submit <b>happened</b>",
+        "late": "LATE · late <b>happened</b>",
+    }
+    assert [card.resources for card in read_sources()] == [2], "events are no resources of the source"
+
+
+def test_a_problem_lasts_since_it_was_first_reported(kubernetes, source, look):
+    kubernetes.put("orders", status=RUNNING | {"error": "no quota"})
+    look(now=lambda: NOW)
+    kubernetes.put("orders", status=RUNNING | {"error": "still no quota"})
+    look(lasts_s=1.5, now=lambda: NOW + timedelta(minutes=5))
+    assert platform_problems() == {one().pk: [Interval(NOW, None)]}
+    kubernetes.put("orders", status=RUNNING)
+    look(lasts_s=1.5)
+    assert platform_problems() == {}
+
+
+def test_a_problem_of_a_pod_is_one_of_its_cluster(kubernetes, source, look):
+    kubernetes.put("orders", status=RUNNING)
+    labels = {"app": "orders", "component": "jobmanager"}
+    waiting = {"state": {"waiting": {"reason": "ImagePullBackOff"}}}
+    kubernetes.put("orders-abc", played.POD, labels=labels, status={"containerStatuses": [waiting]})
+    look(now=lambda: NOW)
+    assert platform_problems() == {one().pk: [Interval(NOW, None)]}
+    kubernetes.delete("orders-abc", played.POD)
+    look(lasts_s=1.5)
+    assert platform_problems() == {}
 
 
 def test_a_change_is_seen_by_the_watch_and_not_by_another_list(kubernetes, source, look):

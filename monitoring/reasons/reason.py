@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gettext
+import json
 import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -102,6 +103,14 @@ def from_json(value: Any) -> Reason | None:
     try:
         return Reason(code, {name: _from_json(each) for name, each in args.items()})
     except _UnknownReason:
+        return None
+
+
+def from_text(text: str) -> Reason | None:
+    """Return the reason that a text has as JSON, such as the output of a process. None if the text is anything else."""
+    try:
+        return from_json(json.loads(text))
+    except ValueError:
         return None
 
 

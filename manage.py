@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""One door for every command: up, status, doctor, jobmanager, submit, job, and Django's own."""
+"""The entry point of every command: up, status, doctor, jobmanager, submit, job, and Django's own."""
 
 import os
 import signal

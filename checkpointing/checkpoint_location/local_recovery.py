@@ -276,8 +276,8 @@ def _check_sinks_log(query: LocalQuery, names: Collection[str]) -> None:
     logged = [int(name.partition(".")[0]) for name in names if re.fullmatch(r"\d+(?:\.compact)?", name)]
     last = max(logged, default=-1)
     if not batch <= last <= newest:
-        told = f"ends with batch {last}" if logged else "has no batch"
-        raise IncompleteBatch(f"{SINK_PREFIX}{_SINK_LOG} {told}, but the newest offsets are of batch {newest}")
+        end = f"ends with batch {last}" if logged else "has no batch"
+        raise IncompleteBatch(f"{SINK_PREFIX}{_SINK_LOG} {end}, but the newest offsets are of batch {newest}")
     if last > batch and query.live.partitions:
         raise IncompleteBatch(f"{SINK_PREFIX}{_SINK_LOG} has batch {last}, so Spark would skip it and lose its state")
 

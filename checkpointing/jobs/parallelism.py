@@ -102,8 +102,8 @@ def _common_upper_bound(requirements: Requirements, stateful: Sequence[Vertex]) 
     moving = [vertex for vertex in stateful if not (_is_alone(vertex, stateful) and requirements[vertex.id].upper == 1)]
     asked = {vertex.id: requirements[vertex.id].upper for vertex in moving}
     if len(set(asked.values())) > 1:
-        told = ", ".join(f"{vertex_id}: {upper}" for vertex_id, upper in asked.items())
-        problem = f"upperBound differs between stateful vertices ({told}); they share {SHUFFLE_PARTITIONS}"
+        bounds = ", ".join(f"{vertex_id}: {upper}" for vertex_id, upper in asked.items())
+        problem = f"upperBound differs between stateful vertices ({bounds}); they share {SHUFFLE_PARTITIONS}"
         raise InvalidRequirements([f"{problem}. Set the same upperBound for all of them"])
     upper = next(iter(asked.values()))
     changed = {vertex.query for vertex in moving if vertex.parallelism != upper}

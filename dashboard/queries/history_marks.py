@@ -50,10 +50,10 @@ def marks_of(job: Job, checkpoints: Sequence[Checkpoint], whole: bool, is_newest
     above: dict[int, tuple[Mark, ...]] = {}
     run = None
     for each in checkpoints:
-        told = [mark for at, mark in placed if at > each.triggered_at]
+        later = [mark for at, mark in placed if at > each.triggered_at]
         placed = [(at, mark) for at, mark in placed if at <= each.triggered_at]
         heading = [Mark(each.run)] if each.run_id != run else []
-        above[each.pk] = (*told, *heading)
+        above[each.pk] = (*later, *heading)
         run = each.run_id
     return Marks(above, tuple(mark for _, mark in placed))
 

@@ -25,7 +25,7 @@ def main() -> None:
         sys.exit(f"{error}. Waymark is not installed here: run `make run`, or pip install -r requirements.txt first.")
     # While `up` runs, every command works on its servers; a variable that is set wins.
     adopt_environment(os.environ, var_directory(os.environ) / "run")
-    if sys.argv[1:2] != ["up"]:  # which imports more, and then has its own way to stop
+    if sys.argv[1:2] != ["up"]:  # `up` handles Ctrl-C itself
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         execute_from_command_line(sys.argv)

@@ -187,7 +187,7 @@ class ZooKeeperLeaderElection:
     def _watch_predecessor(self, latches: Sequence[str]) -> bool:
         """Watch the contender before this one, and return whether there is one.
 
-        A persistent node is no contender and never goes.
+        A persistent node is not a contender, and stays.
         """
         for latch in reversed(latches):
             node = self._connection.find(f"{LATCH}/{latch}", self._on_watch)

@@ -245,7 +245,7 @@ class JobCheckpoints:
             logger.error("job %s: the sweep of orphaned files failed", self._job_id, exc_info=error)
 
     async def _sweep_while_driver_runs(self, leads: Callable[[], bool], below: int) -> None:
-        # The awaited checkpoint has subsumed another one, whose files are just being removed and are no orphans.
+        # The awaited checkpoint has subsumed another one, whose files are being removed now and are not orphans.
         await asyncio.wrap_future(self.coordinator.cleaned())
         swept = await self._swept(leads, below=below)
         if swept is not None and leads():

@@ -429,7 +429,7 @@ class CheckpointAgent:
 
 
 def _report_pause_s(trigger: TriggerCheckpoint) -> float:
-    """Return a fraction of the time-out, so that progress is known before the checkpoint expires."""
+    """Return a fraction of the timeout, so that progress is known before the checkpoint expires."""
     return min(_WORTH_TELLING_S, trigger.timeout_ms / 1000 / 4)
 
 

@@ -166,7 +166,7 @@ class MapState:
             self.put(key, value)
 
     def remove(self, key: Any) -> None:
-        """Remove an entry. A missing one is no error."""
+        """Remove an entry. A missing one is not an error."""
         self._spark_state.removeKey(self._key.stored(key))
 
     def contains(self, key: Any) -> bool:

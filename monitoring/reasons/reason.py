@@ -31,7 +31,7 @@ class ReasonCode(StrEnum):
         PAUSED_UNTIL = "recovery.paused-until", _("its automation is paused until {until:minute}")
 
     Rows store the code, so it stays when the text is reworded. `_` marks the text: the English text is the key in
-    the catalogues of the other languages. After the colon of a place stands one of FORMS, or a format of Python; a
+    the catalogues of the other languages. After the colon in a placeholder is one of FORMS, or a format of Python; a
     translation may choose another one.
 
     A text that depends on the grammatical number of an argument has two English forms, and in the catalogues as many

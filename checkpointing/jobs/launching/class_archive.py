@@ -37,7 +37,7 @@ VARIABLE = "WAYMARK_CLASS_ARCHIVE"
 BEING_MADE = 3
 _SUFFIX, _TOLD, _USED = ".jsa", ".sha256", ".used"
 _KEPT_UNUSED_S = 7 * 86_400
-# An archive that does not fit is no problem. Without these options Java reports it at each start.
+# Java ignores an archive that does not fit. These options keep it from reporting that at each start.
 _QUIET = "-Xlog:cds*=off -Xlog:class+path*=off"
 
 

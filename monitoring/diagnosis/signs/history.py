@@ -17,8 +17,8 @@ from monitoring.history.expectations import Basis
 from monitoring.marking import plural as ngettext
 from monitoring.reasons.reason import Reason, ReasonCode
 
-FAR = 4  # spreads above the expected duration that count as far
-MORE = 1.5  # factor above the expected duration that counts as long
+FAR = 4  # a duration is far above the expected one from this number of spreads on
+MORE = 1.5  # a duration is long from this multiple of the expected one on
 SOON = timedelta(days=90)
 DOUBLES_IN = 60  # days
 MUCH = 100 * 1024**2

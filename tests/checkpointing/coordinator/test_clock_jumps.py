@@ -1,4 +1,4 @@
-"""A jump of the wall clock changes no time-out, pause or interval, and the shown durations remain plausible."""
+"""A jump of the wall clock changes no timeout, pause or interval, and the shown durations remain plausible."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def test_a_leader_that_cannot_confirm_its_term_loses_it(make_contender, eventual
 
     contender.connection.confirm = not_in_time
     assert tried.wait(contender.connection.session_timeout_s)
-    assert contender.leads  # until the session time-out
+    assert contender.leads  # until the session timeout
     clock.advance(contender.connection.session_timeout_s)
     eventually(lambda: contender.events == ["granted", "revoked"])
     assert contender.connection.state is ConnectionState.CONNECTED

@@ -124,7 +124,7 @@ def test_a_connection_that_was_lost_while_idle_is_opened_again(
         port = int(server.root.rpartition(":")[2])
         files = FsspecFiles(connect, is_object_store=False)
         files.write_durably(f"{server.root}/x", b"x")
-        made[-1].ftp.sock.shutdown(2)  # as after the server's idle time-out
+        made[-1].ftp.sock.shutdown(2)  # as after the server's idle timeout
         assert files.read(f"{server.root}/x") == b"x"
         assert len(made) == 2
 

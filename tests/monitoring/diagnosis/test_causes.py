@@ -203,7 +203,7 @@ def test_a_batch_that_did_not_end_is_reported_by_waymarks_job_manager() -> None:
     (likely,) = causes(facts(silent, engine="spark"))
     assert (likely.name, likely.confidence) == ("back_pressure", Confidence.LIKELY)
     undated = replace(silent, lasted=None)
-    assert names(facts(undated, engine="spark", config={"timeout": None})) == []  # the time-out is unknown
+    assert names(facts(undated, engine="spark", config={"timeout": None})) == []  # the timeout is unknown
     assert names(facts(silent)) == []  # for Flink it proves nothing
 
 

@@ -17,7 +17,7 @@ def shown(harness: CoordinatorHarness, checkpoint_id: int) -> CheckpointStatisti
 
 
 @JUMPS
-def test_a_pending_checkpoint_expires_after_its_time_out_and_not_before(seconds: int) -> None:
+def test_a_pending_checkpoint_expires_after_its_timeout_and_not_before(seconds: int) -> None:
     harness = CoordinatorHarness(timeout_ms=60_000, tolerable_failures=5)
     future = harness.coordinator.trigger_checkpoint()
 

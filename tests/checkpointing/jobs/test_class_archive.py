@@ -102,9 +102,7 @@ def test_changed_archive_is_not_used_and_is_rebuilt(
     assert times_made(tmp_path) == 2
 
 
-def test_damage_is_noticed_in_the_middle_of_a_job_managers_life(
-    java: Path, job_manager: Callable[[], ClassArchives]
-) -> None:
+def test_damage_is_noticed_while_a_job_manager_runs(java: Path, job_manager: Callable[[], ClassArchives]) -> None:
     archives = job_manager()
     archives.of(java)
     archive = eventually("it was made", lambda: archives.of(java))

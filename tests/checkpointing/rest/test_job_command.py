@@ -280,7 +280,7 @@ async def test_a_refused_savepoint_is_never_in_progress(manager: RunningJobManag
     assert "Driver" not in await run(manager, "show", job_id)
 
 
-async def test_a_savepoint_that_takes_longer_than_the_time_out_continues(manager: RunningJobManager) -> None:
+async def test_a_savepoint_that_takes_longer_than_the_timeout_continues(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running()
     (await manager.driver(1)).acknowledges = False
     out = StringIO()

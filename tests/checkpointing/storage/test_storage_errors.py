@@ -102,7 +102,7 @@ def test_an_ftp_log_in_that_fails_is_refused_by_the_server(ftp: StorageServer) -
     assert "wrong" not in str(caught.value)
 
 
-def test_a_bucket_that_is_not_there_is_no_empty_place(
+def test_a_missing_bucket_is_not_an_empty_location(
     s3: StorageServer, admitted: Callable[[StorageServer], None]
 ) -> None:
     admitted(s3)
@@ -182,7 +182,7 @@ def test_a_directory_that_cannot_be_created_is_an_error() -> None:
         FsspecFiles(lambda: read_only, is_object_store=False).make_directory("memory://root/chk-1")
 
 
-def test_a_listing_that_fails_is_no_empty_directory() -> None:
+def test_a_listing_that_fails_is_not_an_empty_directory() -> None:
     memory = Failing(global_store=False, skip_instance_cache=True)
     files = FsspecFiles(lambda: memory, is_object_store=False)
     for ask in (files.names, files.sizes, files.remove_empty_directory):

@@ -184,7 +184,7 @@ def test_a_redirect_is_not_followed_and_its_target_is_named(flink: FlinkServer) 
     assert flink.asked == ["/overview"]
 
 
-def test_a_redirect_to_a_log_in_is_no_address_to_enter(flink: FlinkServer) -> None:
+def test_a_redirect_to_a_log_in_is_not_an_address_to_enter(flink: FlinkServer) -> None:
     flink.instead("/overview", "", 302, Location="https://sso.example/login?next=flink")
     problem = refused(flink.url)
     assert (problem.field, problem.passing) == ("rest_url", False)

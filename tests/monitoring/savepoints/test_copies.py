@@ -165,7 +165,7 @@ def test_the_directory_saves_a_query_whose_job_another_cluster_leads(
     assert deferred.value.reason == EngineReason.ONLY_WATCHED()
 
 
-def test_a_schedule_takes_them(job: Job, target: Path, now: datetime) -> None:
+def test_a_schedule_saves_a_watched_query(job: Job, target: Path, now: datetime) -> None:
     set_schedule(job, Every(3600), "ada", now)
     Job.objects.update(next_savepoint_at=now)
     Cluster.objects.update(last_answer_at=now)

@@ -60,7 +60,7 @@ def test_an_impossible_savepoint_is_deferred_with_its_reason_and_retried_soon(ro
     assert due_time(job) == due + timedelta(seconds=60)
 
 
-def test_a_job_that_was_not_seen_lately_waits_until_it_is(job, now):
+def test_a_job_that_was_not_polled_recently_gets_no_savepoint(job, now):
     """After a night without Waymark, a job that is just being recovered may still be stored as RUNNING."""
     due = due_time(job)
     assert request_due(due)[WorkReason.SAVEPOINTS_DEFERRED] == 1
@@ -73,7 +73,7 @@ def test_a_job_that_was_not_seen_lately_waits_until_it_is(job, now):
     assert Savepoint.objects.get().state == "requested"
 
 
-def test_the_deferred_one_becomes_the_requested_one(job, now):
+def test_a_deferred_savepoint_becomes_the_requested_one(job, now):
     job.current_run.state = RunState.RESTARTING
     job.current_run.save()
     polled_and_due(due_time(job))

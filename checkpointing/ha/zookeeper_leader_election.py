@@ -145,7 +145,7 @@ class ZooKeeperLeaderElection:
         try:
             self._contend_until_closed()
         except Exception as error:
-            # If this thread ended, its node would keep all others from leading for as long as the session lives.
+            # If this thread ended, its node would keep all others from leading for as long as the session is alive.
             log.exception("the leader election failed")
             self._end_term(f"the election failed: {error!r}")
             if self._notifier is not None:

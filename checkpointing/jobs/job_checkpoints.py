@@ -214,7 +214,7 @@ class JobCheckpoints:
     async def sweep(self, session_id: str) -> None:
         """Remove files that crashes left.
 
-        Call it after `recover`, while no driver of the job lives. It never ends a job.
+        Call it after `recover`, while no driver of the job is running. It never ends a job.
         """
         leads = self._term(session_id)
         swept = await self._swept(leads, below=None)

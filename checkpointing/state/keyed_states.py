@@ -28,7 +28,7 @@ class UpdateType(Enum):
 
 @dataclass(frozen=True)
 class StateTtlConfig:
-    """How long a value lives, in processing time. An expired value is never returned, and a later batch removes it.
+    """How long a value exists, in processing time. An expired value is never returned, and a later batch removes it.
 
     Each element of a list and each entry of a map has a separate time to live. With ON_READ_AND_WRITE a read costs a
     write.

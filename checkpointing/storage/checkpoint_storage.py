@@ -193,10 +193,10 @@ class FileCheckpointStorage:
         below: int | None = None,
         first_id: int | None = None,
     ) -> Swept:
-        """Remove files that will never be used again; see `sweeping`. Call it only while no driver of the job lives.
+        """Remove files that will never be used again; see `sweeping`. Call it only while no driver of the job runs.
 
-        If a driver lives, set `below`: it writes only checkpoints with this ID or higher ones. `first_id` is the first
-        ID of this life of the job.
+        If a driver is running, set `below`: it writes only checkpoints with this ID or higher ones. `first_id` is the
+        first ID of this life of the job.
         """
         if self._job_directory is None:
             return Swept()

@@ -141,7 +141,8 @@ class Run(models.Model):
     moved_at = models.DateTimeField(null=True)  # the engine's `last-modification` when the run was last read
     started_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
-    # When Waymark saw the end, by Waymark's clock; None: the run lives, or it ended long before it was first seen.
+    # When Waymark saw the end, by Waymark's clock; None: the run has not ended, or it ended long before it was first
+    # seen.
     end_seen_at = models.DateTimeField(null=True)
     # Since when the engine's answers lack this job (hold-down before LOST); None: the engine lists it.
     missing_since = models.DateTimeField(null=True)

@@ -45,8 +45,8 @@ def gather_hourly_sizes(query: FactQuery) -> Found:
 def _standing(jobs: Collection[int], marks: Collection[datetime]) -> dict[int, set[Event]]:
     found: dict[int, set[Event]] = defaultdict(set)
     if jobs:
-        asked = {"marks": sorted(marks), "jobs": list(jobs), "fresh": FRESH}
-        for job, at, size, number, row in select(_STANDING, asked):
+        parameters = {"marks": sorted(marks), "jobs": list(jobs), "fresh": FRESH}
+        for job, at, size, number, row in select(_STANDING, parameters):
             found[job].add(Event(at, float(size), number, row))
     return found
 

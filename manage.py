@@ -7,7 +7,7 @@ import sys
 
 
 def leave(*_: object) -> None:
-    """Not by an exception: where Python runs a callback, as it does for every import, one is reported and forgotten."""
+    """End without an exception. During an import, Python would print the exception and continue."""
     os._exit(130)
 
 

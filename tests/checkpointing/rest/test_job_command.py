@@ -306,7 +306,7 @@ async def test_ctrl_c_prints_that_the_operation_continues(
     def interrupted(seconds: float) -> None:
         if threading.get_ident() in callers:
             raise KeyboardInterrupt
-        sleep(seconds)  # in threads of Spark's session, which other tests of this process use
+        sleep(seconds)  # these threads belong to Spark's session, which other tests of this process use
 
     monkeypatch.setattr("time.sleep", interrupted)
 

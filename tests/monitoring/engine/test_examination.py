@@ -129,7 +129,8 @@ def test_a_secret_that_is_sent_without_tls_to_another_machine_is_remarked(
 
 
 def test_the_remark_is_among_those_of_a_test(flink: FlinkServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbound, "is_this_machine", lambda host: False)  # in fact the test's server is on this machine
+    # treat the test's server as one on another machine
+    monkeypatch.setattr(outbound, "is_this_machine", lambda host: False)
     found = look(flink.url, authentication="bearer", token=Secret("s3cret"))
     assert isinstance(found, Found)
     assert found.remarks[-1] == EngineReason.TOKEN_UNENCRYPTED(host="127.0.0.1")

@@ -352,7 +352,7 @@ def test_a_copy_that_takes_the_place_of_a_killed_one_removes_what_that_one_left(
     """The first worker dies after it has written a whole savepoint, and before it has stored that."""
     copy = requested(savepoint)
     assert copies._claim(copy, now)
-    left = copies._saved(copy)  # as far as a killed worker may come
+    left = copies._saved(copy)  # a killed worker may have done all of this
     copies._scratch(left.location).mkdir()
     assert verify(left.location)
     assert take_up(now) == []

@@ -203,7 +203,7 @@ def test_four_concurrent_schedulers_request_one_savepoint_per_job(rows, now):
 def test_a_savepoint_that_is_late_waits_for_the_end_of_quiet_hours(job, now):
     start = now.astimezone(UTC).replace(hour=22, minute=0, second=0, microsecond=0) + timedelta(days=1)
     set_schedule(job, Quieted(Every(3600), Quiet.parse("22:00-06:00", "UTC")), "ada", start - timedelta(hours=3))
-    Job.objects.update(next_savepoint_at=start - timedelta(minutes=1))  # and Waymark was down until 22:05
+    Job.objects.update(next_savepoint_at=start - timedelta(minutes=1))  # Waymark was down until 22:05
     assert not polled_and_due(start + timedelta(minutes=5))
     assert not Savepoint.objects.exists()
     over = start + timedelta(hours=8)

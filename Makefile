@@ -57,7 +57,7 @@ clean: ## remove the virtual environment, the caches and ALL data under ./var
 	rm -rf $(VENV) var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage staticfiles
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-lock: ## write requirements*.txt anew from pyproject.toml (needs uv)
+lock: ## write requirements*.txt from pyproject.toml (needs uv)
 	$(COMPILE) --all-extras pyproject.toml -o requirements.txt
 	$(COMPILE) --all-extras --group dev pyproject.toml -c requirements.txt -o requirements-dev.txt
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""One door for every command: up, status, doctor, jobmanager, submit, job, and Django's own."""
+"""The entry point of every command: up, status, doctor, jobmanager, submit, job, and Django's own."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ import sys
 
 
 def leave(*_: object) -> None:
-    """Not by an exception: where Python runs a callback, as it does for every import, one is reported and forgotten."""
+    """End without an exception. During an import, Python would print the exception and continue."""
     os._exit(130)
 
 
@@ -25,7 +25,7 @@ def main() -> None:
         sys.exit(f"{error}. Waymark is not installed here: run `make run`, or pip install -r requirements.txt first.")
     # While `up` runs, every command works on its servers; a variable that is set wins.
     adopt_environment(os.environ, var_directory(os.environ) / "run")
-    if sys.argv[1:2] != ["up"]:  # which imports more, and then has its own way to stop
+    if sys.argv[1:2] != ["up"]:  # `up` handles Ctrl-C itself
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         execute_from_command_line(sys.argv)

@@ -186,9 +186,11 @@ def _charts(connection: Any, run: Run, rows: int, end: datetime) -> list[Figure]
 
         job = Job.objects.latest("pk")
         since = end - timedelta(days=YEAR)
-        told, by_sql = _chart_ms(connection, job, since, end)
+        by_rollups, by_sql = _chart_ms(connection, job, since, end)
         figures += [
-            Figure(f"a chart of a year, {count:,} checkpoints, from roll-ups (median of {CHARTS})", told, "ms", 300),
+            Figure(
+                f"a chart of a year, {count:,} checkpoints, from roll-ups (median of {CHARTS})", by_rollups, "ms", 300
+            ),
             Figure("the same from the checkpoints, by SQL", by_sql, "ms"),
         ]
     return figures
@@ -201,12 +203,12 @@ def _chart_ms(connection: Any, job: Any, since: datetime, end: datetime) -> tupl
     found = connection.execute(_CHART_BY_SQL, [job.pk, since, end]).fetchall()
     counted = [day.counts["completed"] + day.counts["failed"] for day in days]
     if counted != [row[1] for row in found]:
-        sys.exit("the roll-ups do not tell what the checkpoints do")
-    told = [elapsed_s(lambda: series(job, since, end, "duration", WANTED)) for _ in range(CHARTS)]
+        sys.exit("the roll-ups differ from the checkpoints")
+    by_rollups = [elapsed_s(lambda: series(job, since, end, "duration", WANTED)) for _ in range(CHARTS)]
     by_sql = [
         elapsed_s(lambda: connection.execute(_CHART_BY_SQL, [job.pk, since, end]).fetchall()) for _ in range(CHARTS)
     ]
-    return statistics.median(told) * 1000, statistics.median(by_sql) * 1000
+    return statistics.median(by_rollups) * 1000, statistics.median(by_sql) * 1000
 
 
 @contextmanager

@@ -73,12 +73,12 @@ def _figures() -> list[Figure]:
     rules = AlertRule.objects.count()
     small, large = SIZES[0], SIZES[-1]
     storm, opened = _storm()
-    dead, told = _unreachable_cluster()
+    dead, num_opened = _unreachable_cluster()
     return [
         *(Figure(f"{rules} rules over {jobs:,} jobs, one pass (of {PASSES})", passes[jobs], "s", 2) for jobs in SIZES),
         Figure(f"{large / small:g} × the jobs take", passes[large] / passes[small], "× the time", large / small * 1.1),
         Figure(f"all {large:,} jobs fail in one minute: a pass that opens {opened:,} incidents", storm, "s", 5),
-        Figure(f"and their cluster no longer answers: a pass that opens {told} incident", dead, "s", 5),
+        Figure(f"and their cluster no longer answers: a pass that opens {num_opened} incident", dead, "s", 5),
     ]
 
 

@@ -2,8 +2,8 @@
 
 A real query builds the state (1 KiB per key), then processes small batches while the driver's code takes savepoints.
 `cp -r` copies the files of the savepoint. Copies are on the same disk without links, as between two file systems. If
-both sides write through to the disk, the names of both figures say so. The benchmark checks the free space before it
-begins, and fails if it uses more than its limit.
+both sides write through to the disk, the names of both figures mention it. The benchmark checks the free space before
+it begins, and fails if it uses more than its limit.
 """
 
 from __future__ import annotations

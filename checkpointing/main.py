@@ -67,7 +67,7 @@ def end_process(error: Exception) -> None:
 
     Drivers continue. The next leader adopts them once ZooKeeper has ended this process's session.
     """
-    logger.critical("the job manager cannot go on and ends its process: %r", error)
+    logger.critical("the job manager cannot continue and ends its process: %r", error)
     os._exit(EXIT_FATAL)
 
 

@@ -321,7 +321,7 @@ def _used_by_methods(owner: Any) -> Iterator[str]:
 
 
 def _missing_in_jvm(jvm: Any, needed: Iterable[_Needed]) -> Iterator[str]:
-    # Ask for single methods. A list of all would exceed 8 kB and take 40 ms: Java waits for TCP's delayed
+    # Look up single methods. A list of all would exceed 8 kB and take 40 ms: Java waits for TCP's delayed
     # acknowledgement.
     class_of, method_of = jvm.java.lang.Class.forName, jvm.py4j.reflection.ReflectionEngine().getMethod
     for each in needed:

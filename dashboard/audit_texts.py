@@ -63,7 +63,7 @@ _FIELDS = {
     "enabled": _("switched on"),
 }
 
-# Actors that are no accounts. The audit log stores these names.
+# Actors that are not accounts. The audit log stores these names.
 _IDENTITIES = {
     *(gettext_noop("waymark"), gettext_noop("anonymous"), gettext_noop("manage.py"), gettext_noop("inventory")),
     gettext_noop("discovery"),

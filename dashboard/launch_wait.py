@@ -1,4 +1,4 @@
-"""Sentences in the page's language about why a job waits for the start of its driver."""
+"""Render why a job waits for the start of its driver, in the language of the page."""
 
 from __future__ import annotations
 

@@ -48,9 +48,9 @@ class Sort:
 
     def _heading(self, field: str, label: str, numeric: bool) -> Heading:
         mine = field == self.field
-        told = ("descending" if self.descending else "ascending") if mine else ""
+        direction = ("descending" if self.descending else "ascending") if mine else ""
         down = not self.descending if mine else numeric
-        return Heading(label, field, told, "desc" if down else "asc", numeric)
+        return Heading(label, field, direction, "desc" if down else "asc", numeric)
 
     def apply(self, rows: Iterable[Row], value: Callable[[Row], Any]) -> list[Row]:
         """Return the sorted rows. Rows without a value come last in both directions."""

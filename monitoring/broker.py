@@ -65,13 +65,13 @@ def remove_heartbeat(redis: Redis, kind: str) -> None:
 def heartbeats(redis: Redis, now: datetime) -> list[Heartbeat]:
     """Return the signs of the last minute. Redis computes their ages, because a process's clock may be wrong."""
     keys = sorted(redis.scan_iter(match=f"{_SIGNS}*", count=1000))
-    with redis.pipeline(transaction=False) as asked:
+    with redis.pipeline(transaction=False) as pipeline:
         for key in keys:
-            asked.get(key)
-            asked.pttl(key)
-        answers = asked.execute()
-    told = zip(keys, answers[::2], answers[1::2], strict=True)
-    return [_heartbeat(key, text, ttl, now) for key, text, ttl in told if text]
+            pipeline.get(key)
+            pipeline.pttl(key)
+        answers = pipeline.execute()
+    found = zip(keys, answers[::2], answers[1::2], strict=True)
+    return [_heartbeat(key, text, ttl, now) for key, text, ttl in found if text]
 
 
 def _heartbeat(key: str, text: str, ttl_ms: int, now: datetime) -> Heartbeat:

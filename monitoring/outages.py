@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from monitoring.models import Cluster, Outage, OutageKind
 from monitoring.reasons.reason import Reason
 
-# If a worker dies with a claim, the next poll waits for the end of the lease. That is no outage yet.
+# If a worker dies with a claim, the next poll waits for the end of the lease. That is not an outage yet.
 LATE = timedelta(seconds=90)
 
 
@@ -17,9 +17,10 @@ _SILENT = (OutageKind.NO_ANSWER, OutageKind.ANOTHER_CLUSTER)
 
 
 def note_silence(cluster: Cluster, why: Reason | str, now: datetime) -> None:
-    """The cluster did not answer, or another one did in its place: the first time in a row begins its outage.
+    """Store that the cluster did not answer, or that another cluster answered at its address.
 
-    After a stranger was seen, it counts as the one at the address until the cluster itself answers.
+    The first such poll in a row begins the outage. Once another cluster has answered, the outage has this kind until
+    the cluster itself answers.
     """
     kind = OutageKind.NO_ANSWER if cluster.stranger is None else OutageKind.ANOTHER_CLUSTER
     _open(cluster).exclude(kind=kind).update(ended_at=now)

@@ -59,12 +59,12 @@ def mentions() -> Iterator[tuple[Path, str]]:
             yield file, path + anchor
 
 
-def test_every_page_that_code_names_is_there() -> None:
+def test_every_page_that_code_names_exists() -> None:
     wrong = [(str(file.relative_to(ROOT)), link) for file, link in mentions() if broken(ROOT / "x", link)]
     assert wrong == []
 
 
-def test_every_decision_that_code_names_is_there() -> None:
+def test_every_decision_that_code_names_exists() -> None:
     known = {int(path.name[:4]) for path in tracked("docs/decisions/0*.md")}
     named = {
         (str(file.relative_to(ROOT)), int(number))

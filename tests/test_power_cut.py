@@ -37,7 +37,7 @@ def test_a_synced_file_may_be_missing_until_its_directory_is_synced(tmp_path: Pa
     assert found(tmp_path, write) == {None, "new!"}
 
 
-def test_with_both_syncs_it_is_there(tmp_path: Path) -> None:
+def test_a_file_survives_after_both_syncs(tmp_path: Path) -> None:
     def write() -> None:
         (tmp_path / "file").write_text("new!")
         synced(tmp_path / "file")

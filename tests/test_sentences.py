@@ -96,6 +96,6 @@ def test_a_comparison_of_a_sentence_is_found(source: str) -> None:
     assert list(compared_sentences(source))
 
 
-def test_codes_formats_and_prefixes_are_no_sentences() -> None:
+def test_codes_formats_and_prefixes_are_not_sentences() -> None:
     source = "code == 'recovery.paused'\ntext.startswith('job ')\nkind in ('FAILED', 'a b')\nlog('it is paused')"
     assert list(compared_sentences(source)) == []

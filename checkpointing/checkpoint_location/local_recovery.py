@@ -268,16 +268,16 @@ def _check_no_newer_state(query: LocalQuery, batch: int, listing: Mapping[str, i
 def _check_sinks_log(query: LocalQuery, names: Collection[str]) -> None:
     """Raise IncompleteBatch if the log of Spark's file sink does not fit the offsets.
 
-    The sink skips a batch that is in its log, and so the batch's state, to which only the missing commit leads. The
-    query would then fail at its first batch. Without state this is no problem.
+    The sink skips a batch that is in its log, so Spark does not compute the batch's state. Without the commit of the
+    batch, that state cannot be found, and the query would fail at its first batch. A query without state may continue.
     """
     batch = -1 if query.batch is None else query.batch
     newest = batch + 1 if query.in_flight else batch
     logged = [int(name.partition(".")[0]) for name in names if re.fullmatch(r"\d+(?:\.compact)?", name)]
     last = max(logged, default=-1)
     if not batch <= last <= newest:
-        told = f"ends with batch {last}" if logged else "has no batch"
-        raise IncompleteBatch(f"{SINK_PREFIX}{_SINK_LOG} {told}, but the newest offsets are of batch {newest}")
+        end = f"ends with batch {last}" if logged else "has no batch"
+        raise IncompleteBatch(f"{SINK_PREFIX}{_SINK_LOG} {end}, but the newest offsets are of batch {newest}")
     if last > batch and query.live.partitions:
         raise IncompleteBatch(f"{SINK_PREFIX}{_SINK_LOG} has batch {last}, so Spark would skip it and lose its state")
 

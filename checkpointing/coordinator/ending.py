@@ -25,7 +25,7 @@ from checkpointing.model.status import JobStatus
 NUM_ENDED_REMEMBERED = 16
 MOST_PATIENCE = 16
 
-# A value that is no checkpoint's ID.
+# Not the ID of any checkpoint.
 _NOBODY = 0
 _Reason = CheckpointFailureReason
 UNKNOWN_CHECKPOINT_ID = -1
@@ -146,9 +146,9 @@ class CheckpointEndings:
         return checkpoint_id in self._expired
 
     def time_out(self, checkpoint_id: int) -> None:
-        """Expire the checkpoint, unless its batch has made progress within the time-out.
+        """Expire the checkpoint, unless its batch has made progress within the timeout.
 
-        A batch that only waits, as for a slow database, looks like one that hangs. The time-out therefore doubles each
+        A batch that only waits, as for a slow database, looks like one that hangs. The timeout therefore doubles each
         time, up to MOST_PATIENCE times, so that such a batch ends after a few restarts.
         """
         pending = self.pending.get(checkpoint_id)

@@ -168,8 +168,8 @@ class PendingCheckpoint:
     def time_left_s(self, now_s: float, timeout_s: float) -> float:
         """Return how long the checkpoint may still wait after its timeout; at most 0 if it has expired.
 
-        A batch that computes is no failure, so the time-out counts from its last progress. A savepoint expires after
-        one time-out: the person who triggered it expects an answer by then, not a job that stops much later.
+        A batch that computes has not failed, so the timeout counts from its last progress. A savepoint expires after
+        one timeout: the person who triggered it expects an answer by then, not a job that stops much later.
         """
         if self._progressed_s is None or self.properties.is_savepoint or self.phase is not PendingPhase.COLLECTING:
             return 0.0
@@ -222,7 +222,7 @@ class PendingCheckpoint:
         """Return the complete checkpoint as a value. From now on its metadata is being written."""
         if self.num_outstanding or self.location is None or self.phase is not PendingPhase.COLLECTING:
             raise IllegalCheckpointState(
-                f"checkpoint {self.checkpoint_id} is {self.phase.value} and misses {self.num_outstanding} subtasks"
+                f"checkpoint {self.checkpoint_id} is {self.phase.value} and waits for {self.num_outstanding} subtasks"
             )
         self.phase = PendingPhase.WRITING
         return CompletedCheckpoint(

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 PLAIN = ""
 CODECS = frozenset({PLAIN, "zstd", "lz4", "snappy"})
-# A longer line is cut, so that it is no JSON. Only plans of queries are so long.
+# A longer line is cut, and is then not valid JSON. Only query plans are this long.
 LONGEST_LINE = 16_000_000
 _PIECE = 1 << 20
 _LARGEST_BLOCK = 64 << 20

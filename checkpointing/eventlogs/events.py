@@ -80,7 +80,7 @@ class Application:
         return True
 
     def end(self) -> None:
-        """End the runs that have not ended: the application has."""
+        """End the remaining runs, because the application has ended."""
         for run_id in list(self.open):
             self._end(run_id, None)
 
@@ -147,7 +147,7 @@ class Application:
         return self._queries[run_id]
 
     def _end(self, run_id: str, exception: object) -> None:
-        """End a run. Spark does not log the time, so it is that of the newest event before."""
+        """End a run. Spark does not log the time, so the time of the newest earlier event is used."""
         query = self._query(run_id)
         query |= {"state": "ended", "ended_at": self.latest_ms}
         if exception is not None:

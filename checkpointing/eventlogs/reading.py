@@ -4,7 +4,7 @@ A log is one file, `<application>[.<codec>][.inprogress]`, or a directory `event
 `events_<number>_<application>[.<codec>]`. A History Server may replace the older ones by `….compact`, which ends with
 the events of the number in its name. Events that are read again do not matter: a batch is known by its run and number.
 
-The whole progress is in `Logs`, so another worker can continue it. `checked` only helps to take turns.
+The whole progress is in `Logs`, so another worker can continue it. `checked` only decides which log is read next.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MISSING = (FileNotFoundError, NotADirectoryError)
 
 
 class _NoLog(Exception):
-    """The file is none of Spark's."""
+    """The file is not an event log of Spark."""
 
 
 class DirectoryMissing(FileNotFoundError):
@@ -63,7 +63,7 @@ class Log:
     problem: Mapping[str, Any] | None = None
 
     def as_row(self) -> dict[str, Any]:
-        """Return what is not the default: most logs have ended."""
+        """Return only the values that differ from the defaults, because most logs have ended."""
         return {key: value for key, value in asdict(self).items() if value}
 
     @classmethod
@@ -112,7 +112,7 @@ class _Listed(NamedTuple):
 def advance(
     logs: Logs, root: str, files: Files, now_ms: int, may_continue: Callable[[], bool], checked: dict[str, int]
 ) -> tuple[Logs, list[News]]:
-    """Read on while `may_continue` returns True, which is asked before each log. Return the progress, and the news.
+    """Read logs while `may_continue`, which is called before each log, returns True. Return the progress, and the news.
 
     Args:
         checked: when each log was read last. It is changed.

@@ -78,12 +78,12 @@ class AttemptRegistry(Protocol):
     def hold(self, job_id: str, attempt: int) -> HeldAttempt:
         """Claim the job.
 
-        The driver calls it before anything else. Raise AttemptTaken if another attempt of the job lives.
+        The driver calls it before anything else. Raise AttemptTaken if another attempt of the job is running.
         """
         ...
 
     def holder(self, job_id: str) -> int | None:
-        """Return the attempt that lives, or None. The job manager calls it."""
+        """Return the running attempt, or None. The job manager calls it."""
         ...
 
     def wait_until_free(self, job_id: str, timeout_s: float) -> bool: ...

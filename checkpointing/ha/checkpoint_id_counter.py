@@ -103,7 +103,7 @@ class ZooKeeperCheckpointIDCounter:
     def shutdown(self, status: JobStatus) -> None:
         """Remove the node if the status is globally terminal, else keep it.
 
-        A missing node is no error; retry after an error.
+        A missing node is not an error; retry after an error.
         """
         if status.globally_terminal:
             with contextlib.suppress(NodeMissing):

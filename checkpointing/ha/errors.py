@@ -10,7 +10,7 @@
      │   └─ CounterUnreadable      … until a person repairs the counter's node, which contains something else
      ├─ CheckpointsUnreadable      handles exist, but none of their checkpoints can be read
      ├─ JobGraphUnreadable         a stored job graph cannot be read
-     ├─ AttemptTaken               another attempt of the job lives
+     ├─ AttemptTaken               another attempt of the job is running
      └─ AttemptUnreadable          the node of an attempt contains something that no driver wrote
 
 `coordinator.ports.PossibleInconsistentState` is raised instead of ConnectionUnavailable if files depend on the unknown
@@ -74,9 +74,9 @@ class JobGraphUnreadable(HighAvailabilityError):
 
 class AttemptTaken(HighAvailabilityError):
     def __init__(self, job_id: str, attempt: int) -> None:
-        super().__init__(f"attempt {attempt} of job {job_id} still lives")
+        super().__init__(f"attempt {attempt} of job {job_id} is still running")
         self.attempt = attempt
 
 
 class AttemptUnreadable(HighAvailabilityError):
-    """It is unknown whether a driver lives, so none may be started."""
+    """It is unknown whether a driver is running, so none may be started."""

@@ -4,7 +4,7 @@
     job_graphs                          which jobs run
     job_results                         which jobs are over
     recovery_factory                    a job's completed checkpoints and its checkpoint ids
-    attempts                            which driver of a job lives
+    attempts                            which driver of a job is running
 
 Everything here blocks (round trips to ZooKeeper, files) and is called from worker threads, not from an event loop.
 `close` ends this process's session and so its leadership. Stored data stays.

@@ -338,7 +338,7 @@ class ZooKeeperConnection:
                 raise translated(result, what) from result
 
     def confirm(self, path: str) -> None:
-        """Let the quorum confirm that the node exists and that this session lives.
+        """Let the quorum confirm that the node exists and that this session is alive.
 
         Raise NodeMissing if it does not exist.
 

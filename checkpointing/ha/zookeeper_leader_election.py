@@ -145,7 +145,7 @@ class ZooKeeperLeaderElection:
         try:
             self._contend_until_closed()
         except Exception as error:
-            # If this thread ended, its node would keep all others from leading for as long as the session lives.
+            # If this thread ended, its node would keep all others from leading for as long as the session is alive.
             log.exception("the leader election failed")
             self._end_term(f"the election failed: {error!r}")
             if self._notifier is not None:
@@ -187,7 +187,7 @@ class ZooKeeperLeaderElection:
     def _watch_predecessor(self, latches: Sequence[str]) -> bool:
         """Watch the contender before this one, and return whether there is one.
 
-        A persistent node is no contender and never goes.
+        A persistent node is not a contender, and stays.
         """
         for latch in reversed(latches):
             node = self._connection.find(f"{LATCH}/{latch}", self._on_watch)

@@ -273,7 +273,7 @@ class AttemptStarter:
         """
         numbers = await self._reserve_numbers(restore, greatest_batch)
         number, secret = self._last_number + 1, secrets.token_urlsafe(32)
-        asked, former = requested_parallelism(self.graph), self._former
+        requested, former = requested_parallelism(self.graph), self._former
         newest = self._store.latest
         record = AttemptRecord(
             attempt=number,
@@ -281,8 +281,8 @@ class AttemptStarter:
             work_directory=str(self.directory.attempt_directory(number)),
             started_ms=self._services.clock.now_ms(),
             host=self._services.host_name,
-            parallelism=asked,
-            is_rescaled=former is not None and former.parallelism != asked,
+            parallelism=requested,
+            is_rescaled=former is not None and former.parallelism != requested,
             parallelism_before=former.parallelism if former is not None else None,
             first_checkpoint_id=self.first_checkpoint_id,
             checkpoint_directory=CheckpointConfiguration.parse(self.graph.configuration).checkpoint_directory,
@@ -451,7 +451,7 @@ class AttemptStarter:
                     return
                 logger.warning("job %s: a driver still holds its attempt; the next one waits", job_id)
             except HighAvailabilityError as error:
-                logger.warning("job %s: whether a driver holds its attempt cannot be asked now: %s", job_id, error)
+                logger.warning("job %s: cannot find out now whether a driver holds its attempt: %s", job_id, error)
                 await asyncio.sleep(1.0)
 
     async def _adopted(self, record: AttemptRecord, pid: int | None) -> DriverProcess | None:

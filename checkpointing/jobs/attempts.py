@@ -100,7 +100,7 @@ class JobDirectory:
     def store_program(self, program: Path, name: str) -> None:
         """Copy the program into the job's directory under its own name, durably, and remove an earlier program.
 
-        The upload may be deleted while the job lives. Call this method before the job's graph is stored.
+        The upload may be deleted while the job exists. Call this method before the job's graph is stored.
         """
         directory = self.path / PROGRAM_DIRECTORY
         make_directory(directory)

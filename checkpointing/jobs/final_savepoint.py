@@ -6,7 +6,7 @@
 
 If the driver dies before the savepoint is complete, the next attempt runs to its own end. If the job manager dies, the
 next one reads the record. If the savepoint is complete, that job manager continues with step 3, whether the driver
-lives or not. If not, the adopted driver reports ENDED again, and the job manager continues with step 2.
+is running or not. If not, the adopted driver reports ENDED again, and the job manager continues with step 2.
 """
 
 from __future__ import annotations

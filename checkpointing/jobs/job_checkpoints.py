@@ -214,7 +214,7 @@ class JobCheckpoints:
     async def sweep(self, session_id: str) -> None:
         """Remove files that crashes left.
 
-        Call it after `recover`, while no driver of the job lives. It never ends a job.
+        Call it after `recover`, while no driver of the job is running. It never ends a job.
         """
         leads = self._term(session_id)
         swept = await self._swept(leads, below=None)
@@ -245,7 +245,7 @@ class JobCheckpoints:
             logger.error("job %s: the sweep of orphaned files failed", self._job_id, exc_info=error)
 
     async def _sweep_while_driver_runs(self, leads: Callable[[], bool], below: int) -> None:
-        # The awaited checkpoint has subsumed another one, whose files are just being removed and are no orphans.
+        # The awaited checkpoint has subsumed another one, whose files are being removed now and are not orphans.
         await asyncio.wrap_future(self.coordinator.cleaned())
         swept = await self._swept(leads, below=below)
         if swept is not None and leads():

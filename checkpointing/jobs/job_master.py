@@ -203,7 +203,7 @@ class JobMaster:
                 await self._restart_rescaled(attempt)
                 attempt = None
                 continue
-            unasked = "The driver ended as CANCELED, though nobody had asked."
+            unasked = "The driver ended as CANCELED, though nobody had requested it."
             suppressed = await self._fail(end.exception or self.record.info("DriverCanceled", unasked))
             if suppressed is not None:
                 self._keep_state = state_is_away or (end.exception is not None and end.exception.keeps_state)

@@ -49,7 +49,7 @@ class UnknownKey(InvalidConfiguration, Refused):
 
 
 def is_checked(key: str) -> bool:
-    """Return whether all keys with this key's prefix are known. Other keys, such as `spark.*`, are not checked."""
+    """Return whether `check_keys` checks this key. It does not check keys of other systems, such as `spark.*`."""
     return key.startswith(tuple(_BY_FAMILY))
 
 

@@ -137,7 +137,7 @@ class LaunchQueue:
             )
 
     def adopted(self, graph: JobGraph) -> None:
-        """Reserve the job's place: its driver probably lives on this machine. `started` says that its queries run."""
+        """Reserve the job's place: its driver probably runs on this machine. `started` says that its queries run."""
         if (demand := self._demand(graph)) is not None:
             self._places[graph.job_id] = self._starting(demand)
 

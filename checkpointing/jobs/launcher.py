@@ -73,7 +73,7 @@ class MemoryLimited(Protocol):
 
 class DriverLauncher(Protocol):
     def check(self, graph: JobGraph) -> None:
-        """Raise InvalidConfiguration if no driver of this job could ever start. Pure: no server is asked."""
+        """Raise InvalidConfiguration if no driver of this job could ever start. Pure: it contacts no server."""
         ...
 
     def check_files(self, graph: JobGraph) -> None:

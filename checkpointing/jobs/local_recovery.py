@@ -91,7 +91,7 @@ class LocalRecoveryFacts:
     """Facts for the decision. `has_snapshot`: a checkpoint or savepoint could be restored instead.
 
     `rescales`: the next attempt needs another number of state partitions; Spark repartitions only committed batches.
-    `claims_are_known`: no driver of the job lives on any machine. `from_shared`: the job's setting for its storage,
+    `claims_are_known`: no driver of the job runs on any machine. `from_shared`: the job's setting for its storage,
     None if it is not set.
     """
 

@@ -49,11 +49,11 @@ def with_parallelism(graph: JobGraph, parallelism: int | None) -> JobGraph:
 
 def requirements_of(graph: JobGraph, vertices: Sequence[Vertex]) -> dict[str, ParallelismBounds]:
     """Return what the job requests now. A request is always fulfilled, so lower bounds only repeat the last request."""
-    asked = requested_parallelism(graph)
+    requested = requested_parallelism(graph)
     found = {}
     for vertex in vertices:
-        rescales = vertex.kind is VertexKind.STATEFUL and asked is not None and not _is_alone(vertex, vertices)
-        upper = asked if rescales and asked is not None else vertex.parallelism
+        rescales = vertex.kind is VertexKind.STATEFUL and requested is not None and not _is_alone(vertex, vertices)
+        upper = requested if rescales and requested is not None else vertex.parallelism
         found[vertex.id] = ParallelismBounds(min(graph.lower_bounds.get(vertex.id, 1), upper), upper)
     return found
 
@@ -100,12 +100,12 @@ def _common_upper_bound(requirements: Requirements, stateful: Sequence[Vertex]) 
     A vertex without keys stays at 1. A query that has such a vertex and others cannot be rescaled.
     """
     moving = [vertex for vertex in stateful if not (_is_alone(vertex, stateful) and requirements[vertex.id].upper == 1)]
-    asked = {vertex.id: requirements[vertex.id].upper for vertex in moving}
-    if len(set(asked.values())) > 1:
-        told = ", ".join(f"{vertex_id}: {upper}" for vertex_id, upper in asked.items())
-        problem = f"upperBound differs between stateful vertices ({told}); they share {SHUFFLE_PARTITIONS}"
+    requested = {vertex.id: requirements[vertex.id].upper for vertex in moving}
+    if len(set(requested.values())) > 1:
+        bounds = ", ".join(f"{vertex_id}: {upper}" for vertex_id, upper in requested.items())
+        problem = f"upperBound differs between stateful vertices ({bounds}); they share {SHUFFLE_PARTITIONS}"
         raise InvalidRequirements([f"{problem}. Set the same upperBound for all of them"])
-    upper = next(iter(asked.values()))
+    upper = next(iter(requested.values()))
     changed = {vertex.query for vertex in moving if vertex.parallelism != upper}
     stuck = next((vertex for vertex in stateful if _is_alone(vertex, stateful) and vertex.query in changed), None)
     if stuck is not None:

@@ -109,9 +109,9 @@ class PastJobs:
         return True
 
     def _storage(self, job_id: str, record: AttemptRecord | None) -> FileCheckpointStorage:
-        asked = record.checkpoint_directory if record is not None else None
+        requested = record.checkpoint_directory if record is not None else None
         return FileCheckpointStorage(
-            asked or self._services.settings.checkpoint_directory,
+            requested or self._services.settings.checkpoint_directory,
             job_id,
             savepoint_roots=self._services.settings.savepoint_roots,
             intents=SavepointIntents(self._services.intents_directory, job_id),

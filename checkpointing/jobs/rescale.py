@@ -152,12 +152,12 @@ class JobRescale:
         self._starter.graph = graph
 
     async def _stop_for_rescale(self, attempt: Attempt) -> None:
-        asked = requested_parallelism(self._record.graph)
+        requested = requested_parallelism(self._record.graph)
         try:
             completed = await asyncio.wrap_future(self._coordinator.trigger_checkpoint())
         except CheckpointException as error:
             waits = "waits for the next checkpoint or restart"
-            self._report("RescalePostponed", f"The change to parallelism {asked} {waits}: {error}")
+            self._report("RescalePostponed", f"The change to parallelism {requested} {waits}: {error}")
             self._begin_after_next_checkpoint()
             return
         refusal = unsupported(completed)

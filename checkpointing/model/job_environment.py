@@ -18,7 +18,7 @@ from checkpointing.model.configuration import InvalidConfiguration
 
 VARIABLE, SECRET, SECRET_FILE = "waymark.env.", "waymark.secret.", "waymark.secret-file."
 PREFIXES = (VARIABLE, SECRET, SECRET_FILE)
-SEALED = "fernet:"  # the beginning of a secret that is encrypted (see `secret_keys`)
+SEALED = "fernet:"  # the prefix of an encrypted secret (see `secret_keys`)
 _SHORTEST = 5  # characters
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # The job manager and PySpark set these. With other values the driver would not start.

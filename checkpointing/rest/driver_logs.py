@@ -35,21 +35,21 @@ class DriverLogHandlers:
 
     async def log(self, request: Request) -> Response:
         """Return one range of bytes of the log (RFC 9110), at most MOST_BYTES of it; without a range, the end."""
-        name, asked = str(request.path_params["name"]), request.headers.get("range")
+        name, requested = str(request.path_params["name"]), request.headers.get("range")
 
         def read(logs: DriverLogs) -> tuple[int, bytes, int]:
             size = logs.size(name)
-            start, stop = _range(asked or f"bytes=-{MOST_BYTES}", size)
+            start, stop = _range(requested or f"bytes=-{MOST_BYTES}", size)
             return start, logs.read(name, start, stop - start) if start < stop else b"", size
 
         start, content, size = await self._read(request, read)
         headers = {"Accept-Ranges": "bytes"}
-        if asked is not None and not content:
+        if requested is not None and not content:
             return Response(status_code=416, headers=headers | {"Content-Range": f"bytes */{size}"})
         whole = len(content) == size
-        if not whole or asked is not None:
+        if not whole or requested is not None:
             headers["Content-Range"] = f"bytes {start}-{start + len(content) - 1}/{size}"
-        status = 200 if asked is None and whole else 206
+        status = 200 if requested is None and whole else 206
         return Response(content, status, headers, media_type="text/plain")
 
     async def search(self, request: Request) -> JSONResponse:

@@ -52,7 +52,7 @@ class DriverHandler:
         except NotReady as not_ready:
             await _sent_last(channel, writer, Wait(not_ready.session_id))
         except MalformedMessage as error:
-            logger.warning("a driver sent what is no message: %s", error)
+            logger.warning("a driver sent an invalid message: %s", error)
             await _sent_last(channel, writer, Refused(str(error)))
             await _close(websocket, POLICY_VIOLATION, "malformed message")
         finally:

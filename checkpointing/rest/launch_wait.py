@@ -64,9 +64,9 @@ def _environment_text(wait: Mapping[str, Any]) -> str:
 def _reason(wait: Mapping[str, Any]) -> str:
     match wait["for"]:
         case Lacking.MEMORY.value:
-            return f"waits for memory: asks {gib(wait['asked'])}, {gib(wait['free'])} of {gib(wait['limit'])} is free"
+            return f"waits for {gib(wait['asked'])} of memory: {gib(wait['free'])} of {gib(wait['limit'])} is free"
         case Lacking.MACHINE.value:
-            return f"asks {gib(wait['asked'])}, and drivers of this machine may take {gib(wait['limit'])} in all"
+            return f"requests {gib(wait['asked'])}, and drivers of this machine may take {gib(wait['limit'])} in all"
         case Lacking.DRIVERS.value:
             return f"waits until another job ends: {wait['limit']} drivers are allowed on this machine"
         case Lacking.STARTS.value:

@@ -21,7 +21,7 @@ from checkpointing.sinks.lineage import Lineage, moves
 
 BATCH = "waymark_batch"
 CONTROL = ".waymark"
-_MARKER = ".waymark-batch"  # not the name of a format, because some readers check only the ending
+_MARKER = ".waymark-batch"  # does not end like a data file, because some readers select files by their ending
 _BATCH_DIRECTORY = re.compile(rf"{BATCH}=(\d+)")
 
 

@@ -58,7 +58,7 @@ class AppendedTable:
         tags = dict.fromkeys(_TAGS, "bigint")
         _create(connection, "CREATE TABLE IF NOT EXISTS {} ({})", self._table, definitions({**columns, **tags}))
         missing = [tag for tag in _TAGS if tag not in column_names(connection, self._table)]
-        if missing:  # the user's own table; only then, because ALTER TABLE waits for every reader
+        if missing:  # the user created the table; otherwise avoid ALTER TABLE, which waits for all readers
             added = [sql.SQL("ADD COLUMN {} bigint").format(sql.Identifier(tag)) for tag in missing]
             connection.execute(sql.SQL("ALTER TABLE {} {}").format(self._table, sql.SQL(", ").join(added)))
         # Batches are stored one after the other, so a block range index of a few pages is enough.

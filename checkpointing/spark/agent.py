@@ -154,7 +154,7 @@ class _Take:
     cuts: list[_Cut]
     staging: Path
     over: bool = False
-    told: tuple[str, bool] = ("", False)
+    reported: tuple[str, bool] = ("", False)
     next_report_s: float = 0.0
     results: queue.SimpleQueue[_Done] = field(default_factory=queue.SimpleQueue)
     unsent: list[_Done] = field(default_factory=list)
@@ -402,9 +402,9 @@ class CheckpointAgent:
         awaited = " ".join(_wait_reason(take, cut) for cut in take.cuts if cut.owed)
         batches = [cut for cut in take.cuts if cut.waits_for_batch]
         have_progressed = [_has_progressed(cut, now_s) for cut in batches]
-        told = (awaited, bool(batches))
-        if told != take.told or any(have_progressed):
-            take.told = told
+        report = (awaited, bool(batches))
+        if report != take.reported or any(have_progressed):
+            take.reported = report
             silent_s = max((now_s - cut.progressed_s for cut in batches), default=None)
             silent_ms = None if silent_s is None else round(silent_s * 1000)
             self._reports.delay(take.trigger.checkpoint_id, awaited, silent_ms)
@@ -429,7 +429,7 @@ class CheckpointAgent:
 
 
 def _report_pause_s(trigger: TriggerCheckpoint) -> float:
-    """Return a fraction of the time-out, so that progress is known before the checkpoint expires."""
+    """Return a fraction of the timeout, so that progress is known before the checkpoint expires."""
     return min(_WORTH_TELLING_S, trigger.timeout_ms / 1000 / 4)
 
 

@@ -143,7 +143,7 @@ def _subscribes(options: Mapping[str, str], topic: str) -> bool:
         try:
             return re.fullmatch(pattern, topic) is not None
         except re.error:
-            return True  # Java's expressions can do more. An unneeded order of the cuts costs little
+            return True  # Python cannot read all of Java's expressions. Assume a match: it costs little time
     named = {name.strip() for key in ("subscribe", "topic") for name in options.get(key, "").split(",")}
     return topic in named | _assigned(options.get("assign", "{}"))
 

@@ -211,7 +211,7 @@ class Driver:
         try:
             leader = self._services.leader_retrieval.wait(timeout_s)
         except HighAvailabilityError as error:
-            log.warning("the leader cannot be asked for: %s", error)
+            log.warning("the leader cannot be looked up: %s", error)
             return None
         return leader.address if leader is not None else None
 
@@ -389,7 +389,7 @@ class Driver:
         try:
             task = failed_task(self._spark, query.run_id, info.stacktrace, self._clock)
         except (Py4JError, OSError) as error:
-            log.warning("the task that failed cannot be asked for: %s", error)
+            log.warning("the failed task cannot be looked up: %s", error)
             return info
         return replace(info, task_name=f"{query.name}: {task}") if task is not None else info
 

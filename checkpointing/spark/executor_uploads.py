@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 POOL = "waymark-uploads"
-# A free processor goes to a batch first, because the default pool never has its minimum share.
+# Spark gives a free core to a batch first, because the default pool never reaches its minimum share.
 POOLS = f"""<?xml version="1.0"?>
 <allocations>
   <pool name="default">

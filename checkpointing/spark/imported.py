@@ -39,7 +39,7 @@ Stage = Callable[[str, str, Path], tuple[SparkLocation, StagedBatch]]
 
 
 def stage_location(query: str, location: str, scratch: Path) -> tuple[SparkLocation, StagedBatch]:
-    """Copy the files for a restart after the location's newest committed batch into `scratch`. Raise ImportRefused.
+    """Copy to `scratch` the files that a restart after the newest committed batch needs. Raise ImportRefused.
 
     No query may be running there.
     """

@@ -159,7 +159,7 @@ class JobManagerLink:
             additional_headers={"Authorization": f"Bearer {self._settings.token}"} if self._settings.token else None,
             open_timeout=min(5.0, max(0.1, self._remaining_s())),
             close_timeout=1,
-            ping_interval=None,  # the pings of this link tell when the last exchange began
+            ping_interval=None,  # the pings of this link show when the last exchange began
             max_size=_LONGEST_MESSAGE,
             proxy=None,
         ) as socket:

@@ -54,15 +54,15 @@ def repeats_numbers(query: str, sink: Sink, options: Mapping[str, str]) -> bool:
 
     Raise ProgramError if the option is not possible.
     """
-    asked = options.get(BATCH_NUMBERS)
-    if asked is None:
+    requested = options.get(BATCH_NUMBERS)
+    if requested is None:
         return False
-    if asked != "repeat":
-        raise ProgramError(f"{BATCH_NUMBERS}: {asked!r} of query {query!r} is not allowed; only repeat is allowed")
+    if requested != "repeat":
+        raise ProgramError(f"{BATCH_NUMBERS}: {requested!r} of query {query!r} is not allowed; only repeat is allowed")
     if sink.format.lower() not in _OF_FUNCTIONS:
         raise ProgramError(
-            f"{BATCH_NUMBERS}: {asked!r} is not possible for query {query!r}, which writes to {sink.format}: its sink "
-            "would skip rows after a restore. The option is for foreachBatch and foreach."
+            f"{BATCH_NUMBERS}: {requested!r} is not possible for query {query!r}, which writes to {sink.format}: its "
+            "sink would skip rows after a restore. The option is for foreachBatch and foreach."
         )
     return True
 

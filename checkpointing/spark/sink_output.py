@@ -5,7 +5,7 @@ So paths and credentials have the same meaning as in Spark, and the code is the 
   <output>/_spark_metadata/<batch>             the data files of a batch, one line of JSON each
   <output>/_spark_metadata/<batch>.compact     those of this batch and of all earlier ones
   <output>/._spark_metadata.of.<job>           marks the output as the job's
-  <output>/._spark_metadata.abandoned.<…>/     logs of earlier lives of a query that started without state again
+  <output>/._spark_metadata.abandoned.<…>/     logs of earlier runs of a query that started without state again
 
 Spark reads the newest compacted file as the complete list. It takes the distance of the two newest ones as the interval
 in which it compacts the log. It never reads older files again, and removes them later.

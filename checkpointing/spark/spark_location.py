@@ -74,8 +74,8 @@ class SparkLocation:
     @property
     def uncommitted_batch(self) -> int | None:
         """The batch that was started but not committed, if any. It must run again with the same input."""
-        begun = self.batch + 1
-        return begun if f"offsets/{begun}" in self.listing else None
+        next_batch = self.batch + 1
+        return next_batch if f"offsets/{next_batch}" in self.listing else None
 
     @cached_property
     def _offsets(self) -> Sequence[str]:
@@ -170,14 +170,14 @@ def find_running(location: str, files: Files | None = None) -> SparkLocation:
 
 
 def _found(
-    files: Files, location: str, listing: Mapping[str, int], batch: int, begun: Sequence[BatchFile]
+    files: Files, location: str, listing: Mapping[str, int], batch: int, next_files: Sequence[BatchFile]
 ) -> SparkLocation:
     def read(path: str) -> bytes:
         return files.read(f"{location}/{path}")
 
     try:
-        _check_formats(files, listing, batch, begun, location)
-        selected = (*select_batch(listing, batch, read), *begun)
+        _check_formats(files, listing, batch, next_files, location)
+        selected = (*select_batch(listing, batch, read), *next_files)
         return SparkLocation(location, files, listing, _query_id(read("metadata"), location), batch, selected)
     except IncompleteBatch as error:
         raise ImportRefused(Refusal.BATCH_INCOMPLETE, location=location, batch=batch, what=str(error)) from error
@@ -236,9 +236,9 @@ def _newest_batch(listing: Mapping[str, int], location: str) -> int:
     commits = committed_batches(path.removeprefix("commits/") for path in listing if path.startswith("commits/"))
     if not commits:
         raise ImportRefused(Refusal.NO_BATCH, location=location)
-    begun = committed_batches(path.removeprefix("offsets/") for path in listing if path.startswith("offsets/"))
-    if begun and begun[-1] > commits[-1] + 1:
-        raise ImportRefused(Refusal.COMMITS_MISSING, location=location, begun=begun[-1], batch=commits[-1])
+    started = committed_batches(path.removeprefix("offsets/") for path in listing if path.startswith("offsets/"))
+    if started and started[-1] > commits[-1] + 1:
+        raise ImportRefused(Refusal.COMMITS_MISSING, location=location, begun=started[-1], batch=commits[-1])
     return commits[-1]
 
 
@@ -248,9 +248,13 @@ def _files_of_next_batch(listing: Mapping[str, int], batch: int) -> Sequence[Bat
 
 
 def _check_formats(
-    files: Files, listing: Mapping[str, int], batch: int, begun: Sequence[BatchFile], location: str
+    files: Files, listing: Mapping[str, int], batch: int, next_files: Sequence[BatchFile], location: str
 ) -> None:
-    logs = [(f"offsets/{batch}", _OFFSETS), (f"commits/{batch}", _COMMITS), *((file.path, _OFFSETS) for file in begun)]
+    logs = [
+        (f"offsets/{batch}", _OFFSETS),
+        (f"commits/{batch}", _COMMITS),
+        *((file.path, _OFFSETS) for file in next_files),
+    ]
     for path, known in logs:
         version = _version(files.read(f"{location}/{path}")) if path in listing else known[0]
         if version not in known:

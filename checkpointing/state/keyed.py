@@ -195,13 +195,13 @@ def process_keyed(
     return grouped.transformWithState(processor, schema, output_mode, mode.value, eventTimeColumnName=event_time_column)
 
 
-def _time_mode(function: KeyedProcessFunction, asked: TimeMode | None) -> TimeMode:
+def _time_mode(function: KeyedProcessFunction, requested: TimeMode | None) -> TimeMode:
     limited = [name for name, ttl in states_of(function).items() if ttl is not None]
     if not limited:
-        return asked or TimeMode.NONE
-    if asked not in (None, TimeMode.PROCESSING_TIME):
+        return requested or TimeMode.NONE
+    if requested not in (None, TimeMode.PROCESSING_TIME):
         raise ValueError(
-            f"time_mode: state {limited[0]!r} has a time to live, which {asked.name} does not support; use "
+            f"time_mode: state {limited[0]!r} has a time to live, which {requested.name} does not support; use "
             "PROCESSING_TIME"
         )
     return TimeMode.PROCESSING_TIME

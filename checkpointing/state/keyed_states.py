@@ -28,7 +28,7 @@ class UpdateType(Enum):
 
 @dataclass(frozen=True)
 class StateTtlConfig:
-    """How long a value lives, in processing time. An expired value is never returned, and a later batch removes it.
+    """How long a value exists, in processing time. An expired value is never returned, and a later batch removes it.
 
     Each element of a list and each entry of a map has a separate time to live. With ON_READ_AND_WRITE a read costs a
     write.
@@ -166,7 +166,7 @@ class MapState:
             self.put(key, value)
 
     def remove(self, key: Any) -> None:
-        """Remove an entry. A missing one is no error."""
+        """Remove an entry. A missing one is not an error."""
         self._spark_state.removeKey(self._key.stored(key))
 
     def contains(self, key: Any) -> bool:

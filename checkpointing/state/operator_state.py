@@ -93,7 +93,7 @@ class BroadcastState:
             self.put(key, value)
 
     def remove(self, key: Any) -> None:
-        """Remove an entry. A missing one is no error."""
+        """Remove an entry. A missing one is not an error."""
         place = self._place(key)
         if place is not None:
             del self._entry.elements[place]

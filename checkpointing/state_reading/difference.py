@@ -65,7 +65,7 @@ class StateDifference:
 def state_difference(
     before: str, after: str, reference: ViewReference, spark: SparkSession | None = None, *, sample: int = 10
 ) -> StateDifference:
-    """Return the difference from the snapshot at `before` to the one at `after`. A restarted time to live is no change.
+    """Return the difference between two snapshots. A restarted time to live does not count.
 
     Raise ValueError if `sample` is not from 0 to 1,000, NoSuchState, SnapshotUnusable, or another OSError of storage.
     """

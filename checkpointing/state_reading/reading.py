@@ -170,8 +170,10 @@ def find_view(checkpoint: CompletedCheckpoint, reference: ViewReference) -> tupl
     if reference.view is None and len(names) == 1:
         return operator, operator.views[0]
     if reference.view not in names:
-        asked = "say which" if reference.view is None else f"there is no {reference.view!r}"
-        raise NoSuchState(f"view: {asked}; operator {operator.number} of query {operator.query!r} has {_list(names)}")
+        requested = "choose one" if reference.view is None else f"there is no {reference.view!r}"
+        raise NoSuchState(
+            f"view: {requested}; operator {operator.number} of query {operator.query!r} has {_list(names)}"
+        )
     return operator, operator.views[names.index(reference.view)]
 
 
@@ -186,13 +188,13 @@ def find_operator(checkpoint: CompletedCheckpoint, reference: ViewReference) -> 
     return next(operator for operator in there if (operator.query, operator.number) == (query, number))
 
 
-def _one(what: str, asked: Any, there: Sequence[Any]) -> Any:
-    if asked is None and len(there) == 1:
+def _one(what: str, requested: Any, there: Sequence[Any]) -> Any:
+    if requested is None and len(there) == 1:
         return there[0]
-    if asked not in there:
-        problem = "say which" if asked is None else f"there is no {asked!r}"
+    if requested not in there:
+        problem = "choose one" if requested is None else f"there is no {requested!r}"
         raise NoSuchState(f"{what}: {problem}; those with keyed state are {_list(there)}")
-    return asked
+    return requested
 
 
 def _list(names: Sequence[Any]) -> str:

@@ -141,7 +141,7 @@ class FileCheckpointStorage:
     def discard_location(self, location: CheckpointLocation) -> None:
         """Remove a checkpoint's own directory with its content.
 
-        A missing one is no error. The shared pool is never changed.
+        A missing one is not an error. The shared pool is never changed.
         """
         try:
             _discard_directory(location.directory, self._files(location.directory))
@@ -158,7 +158,7 @@ class FileCheckpointStorage:
     def discard_shared(self, files: Sequence[StateFile]) -> None:
         """Remove files of this job's pool.
 
-        Missing ones are no error. For other files raise UnsafeLocation, and remove none.
+        Missing ones are not an error. For other files raise UnsafeLocation, and remove none.
 
         Raise NotOurPool before the first file that another leader's checkpoints may need.
         """
@@ -193,10 +193,10 @@ class FileCheckpointStorage:
         below: int | None = None,
         first_id: int | None = None,
     ) -> Swept:
-        """Remove files that will never be used again; see `sweeping`. Call it only while no driver of the job lives.
+        """Remove files that will never be used again; see `sweeping`. Call it only while no driver of the job runs.
 
-        If a driver lives, set `below`: it writes only checkpoints with this ID or higher ones. `first_id` is the first
-        ID of this life of the job.
+        If a driver is running, set `below`: it writes only checkpoints with this ID or higher ones. `first_id` is the
+        first ID of this life of the job.
         """
         if self._job_directory is None:
             return Swept()
@@ -281,7 +281,7 @@ def _decoded(location: str, content: str) -> bytes:
 
 
 def dispose_savepoint(path: str, roots: SavepointRoots, files: Files | None = None) -> None:
-    """Remove the savepoint at `path`, which must be below `roots`. Raise SnapshotUnusable if it is no savepoint."""
+    """Remove the savepoint at `path`, which must be below `roots`. Raise SnapshotUnusable if it is not a savepoint."""
     directory = roots.resolve(path)
     files = files or files_for(directory)
     checkpoint = read_metadata(directory, files)

@@ -112,17 +112,17 @@ class Files(Protocol):
         ...
 
     def remove_file(self, path: str) -> None:
-        """Remove a file. A missing one is no error."""
+        """Remove a file. A missing one is not an error."""
         ...
 
     def remove_empty_directory(self, path: str) -> None:
-        """Remove an empty directory. A missing one is no error, and one with content stays."""
+        """Remove an empty directory. A missing one is not an error, and one with content stays."""
         ...
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory with its content.
 
-        A missing one is no error. Tolerate writes of another process that soon stop.
+        A missing one is not an error. Tolerate writes of another process that soon stop.
         """
         ...
 

@@ -5,7 +5,7 @@ writes an *intent* on its own disk: a file `<job id>.<savepoint's name>` that co
 dead job manager remain. A sweep removes each directory if it contains only files that a driver writes before a
 savepoint is complete, and then the intent.
 
-The file is locked while the process that began the savepoint lives and works on it. So another job manager on the same
+The file is locked while the process that began the savepoint works on it. So another job manager on the same
 disk never treats the savepoint as abandoned.
 """
 
@@ -82,7 +82,7 @@ class SavepointIntents:
     ) -> tuple[str, ...]:
         """Remove abandoned savepoints of others.
 
-        Return their directories. Call it only while no driver of theirs lives.
+        Return their directories. Call it only while none of their drivers is running.
 
         `may_remove` is called right before each removal. After a crash, a repeated sweep continues. A savepoint that
         cannot be removed now does not delay the others. Raise OSError.
@@ -140,7 +140,7 @@ def jobs_with_intents(directory: Path) -> set[str]:
 
 @contextlib.contextmanager
 def _locked_intent(path: Path) -> Iterator[TextIO | None]:
-    """Yield the locked intent, or None if its job manager lives or it has just ended."""
+    """Yield the locked intent, or None if its job manager is running or it has just ended."""
     try:
         file = path.open(encoding="utf-8", errors="replace")
     except FileNotFoundError:

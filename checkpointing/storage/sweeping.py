@@ -1,6 +1,6 @@
 """Removes files that dead job managers and drivers left in a job's checkpoint directory. Flink keeps them forever.
 
-While no driver of the job lives, or below the IDs that a living one may be writing, these are orphans:
+While no driver of the job is running, or below the IDs that a running one may be writing, these are orphans:
 
 1. `chk-N` without `_metadata` that the store does not know: never completed, or half removed.
 2. `chk-N` with `_metadata`, older than the newest retained one and not in the store: subsumed, but its removal was
@@ -28,7 +28,7 @@ from checkpointing.storage.verification import read_metadata
 class Swept:
     """The removed files: checkpoint IDs, and shared files by name.
 
-    `unused`: shared files that stay because a driver lives and may need them.
+    `unused`: shared files that stay because a driver is running and may need them.
     """
 
     checkpoint_ids: tuple[int, ...] = ()
@@ -44,9 +44,9 @@ class OrphanSweep:
     """Removes the orphans of one job.
 
     `unreadable_ids`: checkpoints in the store that cannot be read. They stay, with all files that they may need.
-    `unclaimed_ids`: checkpoints here that belong to others. `below`: a driver lives and may be writing checkpoints with
-    this ID or higher ones. `first_id`: complete checkpoints below it belong to an earlier life of the job and stay,
-    except the `claimed_ids`. If it is unknown, every complete one may belong to an earlier life.
+    `unclaimed_ids`: checkpoints here that belong to others. `below`: a driver is running and may be writing checkpoints
+    with this ID or higher ones. `first_id`: complete checkpoints below it belong to an earlier life of the job and
+    stay, except the `claimed_ids`. If it is unknown, every complete one may belong to an earlier life.
 
     `may_remove` is called right before each removal, because a process that no longer leads the job must change
     nothing.

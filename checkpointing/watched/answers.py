@@ -1,6 +1,6 @@
 """Describe queries as Flink's REST API describes jobs. A batch is a checkpoint, which the query itself acknowledges.
 
-What the files do not tell is left out or null: rows, failures, restarts, operators, and figures of tasks.
+What the files do not show is left out or null: rows, failures, restarts, operators, and figures of tasks.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def location_of(root: str, path: str) -> str:
 
 
 def advance(scan: Scan, root: str, files: Files, now_ms: int, may_continue: Callable[[], bool]) -> Scan:
-    """Continue the scan while `may_continue` returns True, which it is asked before each listing.
+    """Continue the scan while `may_continue`, which is called before each listing, returns True.
 
     Raises:
         RootMissing, StorageError: the root cannot be listed.

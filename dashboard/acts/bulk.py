@@ -51,10 +51,10 @@ def act_on_all(
 
 def _apply(job: Job, typed: Mapping[str, Any], by: str, now: datetime, shown: ShownRun | None) -> Outcome:
     match typed["deed"]:
-        case deed if deed in (SAVEPOINT, STOP):
-            return _save(job, by, now, shown if deed == STOP else None, stop=deed == STOP)
-        case deed:
-            return _label(job, typed["labels"], by, add=deed == LABEL)
+        case action if action in (SAVEPOINT, STOP):
+            return _save(job, by, now, shown if action == STOP else None, stop=action == STOP)
+        case action:
+            return _label(job, typed["labels"], by, add=action == LABEL)
 
 
 def _save(job: Job, by: str, now: datetime, shown: ShownRun | None, *, stop: bool) -> Outcome:

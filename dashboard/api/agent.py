@@ -63,5 +63,5 @@ def _cluster(request: HttpRequest) -> Cluster:
         raise PermissionDenied(f"The cluster {cluster} takes no reports: it was removed, or uses no agent.")
     role = access.reach.role_on(None, cluster.pk)
     if role is None or role < Role.OPERATOR:
-        raise PermissionDenied(f"The account of this token is no operator of the cluster {cluster}.")
+        raise PermissionDenied(f"The account of this token is not an operator of the cluster {cluster}.")
     return cluster

@@ -183,5 +183,5 @@ def _read(cluster_id: int) -> dict[str, Any]:
 
 def _cluster(card: ClusterCard) -> dict[str, Any]:
     own = {name: getattr(card.cluster, name) for name in ClusterOut.Meta.fields}
-    told = {"state": card.state[0], "jobs": card.jobs, "running": card.running}
-    return own | told | {"reachable": card.cluster.reachable, "last_error_value": card.cluster.last_error_value}
+    counted = {"state": card.state[0], "jobs": card.jobs, "running": card.running}
+    return own | counted | {"reachable": card.cluster.reachable, "last_error_value": card.cluster.last_error_value}

@@ -15,7 +15,7 @@ REFUSALS = frozenset({400, 401, 403, 404, 409, 413, 415, 422, 429})
 
 
 class Token(HttpBearer):
-    """The bearer token for the OpenAPI document. The middleware in door.py has already checked it."""
+    """The bearer token for the OpenAPI document. The middleware has already checked it."""
 
     def __call__(self, request: HttpRequest) -> bool:
         return bool(request.user.is_authenticated)

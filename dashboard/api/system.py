@@ -67,11 +67,11 @@ def me(request: HttpRequest) -> dict[str, Any]:
 def health(request: HttpRequest) -> dict[str, Any]:
     _, verdict = read_health_facts()
     seen = access_of(request).reach.is_unrestricted
-    told = {
+    parts = {
         name: [{"part": each.part, **columns("text", each.reason if seen else "")} for each in found]
         for name, found in (("problems", verdict.problems), ("warnings", verdict.warnings))
     }
-    return {"healthy": verdict.healthy, **told}
+    return {"healthy": verdict.healthy, **parts}
 
 
 @routes.get("/audit", response=answers(Listed[AuditOut]), summary="List the audit log, newest first")

@@ -83,7 +83,7 @@ def _entry_of(channel: Channel) -> Values:
 
 
 def _form_of(values: Mapping[str, Any], channel: Channel, known: Mapping[str, Channel]) -> ChannelForm:
-    """Return the form for an entry. The caller has checked the right to allow private addresses."""
+    """Return the form for an entry. It allows private addresses: the caller has checked the right to do so."""
     made = _form_class(channel.kind)
     blank_form = made(instance=Channel(kind=channel.kind), may_allow_private=True)
     data: Values = {name: blank_form[name].value() for name in blank_form.fields if name not in _SECRETS}

@@ -24,7 +24,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 class Clusters(Section):
     """All clusters that are not removed and that no source has found.
 
-    Pauses are no configuration: an import does not start or stop polling.
+    Pauses do not belong to the configuration: an import does not start or stop polling.
     """
 
     name = "clusters"

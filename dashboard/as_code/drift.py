@@ -19,7 +19,7 @@ class Drift:
 
     @property
     def extra(self) -> list[str]:
-        """Return what the sections of the text do not have. Others than the inventory file may add clusters."""
+        """Return the stored objects that the text lacks: none for the inventory file, as others may add clusters."""
         return [] if self.applied.source else [step.change.what for step in self.plan.removals]
 
 

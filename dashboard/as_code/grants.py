@@ -1,4 +1,4 @@
-"""Grants of accounts, which must exist: passwords and roles are no configuration."""
+"""Grants of accounts, which must exist: passwords and roles do not belong to the configuration."""
 
 from __future__ import annotations
 

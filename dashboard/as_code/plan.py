@@ -22,7 +22,7 @@ NAMES = tuple(section.name for section in SECTIONS)
 
 
 def plan(text: str, role: Role, *, only: frozenset[str] = frozenset(NAMES), lenient: bool = False) -> Plan:
-    """Return the plan of a text for a user with this role. What a section that is not in the text has, stays.
+    """Return the plan of a text for a user with this role. Sections that are not in the text do not change.
 
     Args:
         text: the YAML.

@@ -19,7 +19,7 @@ from monitoring.units import flink_duration_text
 _PATH = re.compile(r"\[[^\]]*/(?=[^/\]])")  # the long path of a source, of which only the last part is shown
 # The upper limits of the legend's steps, in ms. The last step has no limit.
 STEPS = (20, 100, 500, 2_000)
-_LEAST_ROWS = 5  # the height of the chart is that of at least so many rows
+_LEAST_ROWS = 5  # the chart is at least as high as this many rows
 _ROWS_WITH_GAP = 16
 _LABELS = 10  # the maximum number of row labels
 _LABEL = 14  # the maximum length of an operator's name in a label

@@ -32,7 +32,7 @@ def layout(**extra: Any) -> dict[str, Any]:
         "margin": {"l": 4, "r": 4, "t": 26, "b": 24},
         "showlegend": False,
         "hovermode": "x",
-        "hoverdistance": 10_000,  # the nearest point answers, however far it is; a bar answers only within its width
+        "hoverdistance": 10_000,  # the pointer selects the nearest point at any distance, a bar only within its width
         "dragmode": "zoom",
         "bargap": 0,
         "xaxis": {"showgrid": False, "zeroline": False, "automargin": True},

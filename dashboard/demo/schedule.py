@@ -2,7 +2,7 @@
 
 They are minutes since the start of the service and repeat every ten minutes:
 
-    0:45 – 1:25   slow      each look-up takes 9 s: batches outlast the checkpoint time-out (6 s), checkpoints expire
+    0:45 – 1:25   slow      each look-up takes 9 s: batches outlast the checkpoint timeout (6 s), checkpoints expire
     1:45 – 2:00   broken    each look-up answers 500: the job fails; its restart strategy allows one restart
     2:45 – 3:25   slow
     3:45 – 4:00   broken    the job fails again and ends FAILED; Waymark brings it back

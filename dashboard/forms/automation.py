@@ -157,7 +157,7 @@ class AutomationForm(EditForm, JobModelForm):
         return AuditEntry.objects.filter(action="job.automation", target=f"job {self.instance.name}")
 
     def stored_values(self) -> dict[str, object]:
-        # The field has the rest of the pause, which becomes shorter by itself.
+        # The field shows the time that is left of the pause, which shrinks without an edit.
         return super().stored_values() | {"pause_lasts": self.instance.automation_paused_until}
 
     @property

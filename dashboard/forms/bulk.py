@@ -13,7 +13,7 @@ from monitoring.models import Job
 
 MOST = 500
 SAVEPOINT, STOP, LABEL, UNLABEL = "savepoint", "stop", "label", "unlabel"
-DEEDS = (
+ACTIONS = (
     (SAVEPOINT, _("Savepoint now")),
     (STOP, _("Stop with a savepoint")),
     (LABEL, _("Add labels")),
@@ -32,7 +32,8 @@ class BulkForm(forms.Form):
     LABEL adds the `labels` to each job. UNLABEL removes those that a job has with the same value.
     """
 
-    deed = forms.ChoiceField(choices=DEEDS, label=_("Action"))
+    # The API has this name, too.
+    deed = forms.ChoiceField(choices=ACTIONS, label=_("Action"))
     labels = LabelsField(required=False, max_length=1000, label=_("Labels"))
     confirmed = forms.BooleanField(required=False)
 

@@ -190,7 +190,7 @@ class ChannelForm(EditForm, ChannelModelForm):
         self.instance.kind = self.kind
         if not self.errors:
             if {"summary_cron", "summary_time_zone", "enabled"} & set(self.changed_data):
-                self.instance.next_summary_at = None  # the worker sets it: a time that is past sends nothing
+                self.instance.next_summary_at = None  # the worker sets the next future time
             self.instance.settings = self.settings()
             self._take_secret()
             self._check_channel()

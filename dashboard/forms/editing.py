@@ -62,7 +62,7 @@ def unchecked(sent: QueryDict) -> QueryDict:
 class EditForm(forms.BaseForm):
     """A form that edits the values of a stored row."""
 
-    # Fields whose values are not repeated on the page. Fields with a Secret never are.
+    # Fields whose values the page does not repeat, in addition to those with a Secret.
     unshown: ClassVar[Collection[str]] = ()
 
     def edited_row(self) -> Model:

@@ -73,9 +73,9 @@ class MeasureField(forms.CharField):
     def validate(self, value: Any) -> None:
         super().validate(value)
         if value is not None and not self._measure.least <= value <= self._measure.most:
-            told = self._measure.unit.text(value, ENGLISH)
+            text = self._measure.unit.text(value, ENGLISH)
             raise ValidationError(
-                _("%(told)s is not allowed: %(allowed)s.") % {"told": told, "allowed": self._measure.allowed},
+                _("%(value)s is not allowed: %(allowed)s.") % {"value": text, "allowed": self._measure.allowed},
                 code="range",
             )
 

@@ -50,10 +50,10 @@ def marks_of(job: Job, checkpoints: Sequence[Checkpoint], whole: bool, is_newest
     above: dict[int, tuple[Mark, ...]] = {}
     run = None
     for each in checkpoints:
-        told = [mark for at, mark in placed if at > each.triggered_at]
+        later = [mark for at, mark in placed if at > each.triggered_at]
         placed = [(at, mark) for at, mark in placed if at <= each.triggered_at]
         heading = [Mark(each.run)] if each.run_id != run else []
-        above[each.pk] = (*told, *heading)
+        above[each.pk] = (*later, *heading)
         run = each.run_id
     return Marks(above, tuple(mark for _, mark in placed))
 
@@ -113,9 +113,9 @@ def observed_restarts(
 ) -> list[tuple[int, datetime]]:
     """Return (key of the run, time) of each restart of `runs` (keys), newest first.
 
-    A run restarts when it becomes RUNNING after it was RUNNING before, or after RESTARTING. The first sight of a run
-    (its change has no source) is no restart, however long the run had been running. Several restarts between two polls
-    count as one. The status of a watched query only says whether it has written or reported lately, so it shows none.
+    A run restarts when it becomes RUNNING after it was RUNNING before, or after RESTARTING. A run that Waymark sees for
+    the first time (the change has no source) has not restarted. Several restarts between two polls count as one. The
+    status of a watched query only shows whether it has written or reported lately, so it has no restarts.
     """
     changes = RunStateChange.objects.filter(run__in=runs, target=RunState.RUNNING)
     ran_before = changes.filter(run=OuterRef("run"), id__lt=OuterRef("id"))

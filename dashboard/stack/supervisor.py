@@ -20,7 +20,8 @@ from dashboard.stack.process import Command, ServerFailed, descendants, spawn
 from dashboard.stack.record import PartRecord, StackRecord, start_time
 
 _TICK_S = 0.1
-_PROBE_EVERY_S = 0.1  # a limit for probes: a server may write a line for each probe, and output shortens the ticks
+# at least this long between probes, because a server may log each probe, and output wakes the supervisor
+_PROBE_EVERY_S = 0.1
 _FIRST_BACKOFF_S = 1.0
 _LONGEST_BACKOFF_S = 30.0
 _HEALTHY_AFTER_S = 60.0

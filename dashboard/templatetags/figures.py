@@ -446,8 +446,8 @@ def cells(rows: Sequence[JobRow]) -> SafeString:
 @register.simple_tag
 def interval_bar(row: JobRow, most: int = 5) -> SafeString:
     """Draw how many checkpoint intervals the job has waited for its next checkpoint. The scale ends at `most`."""
-    told = row.health.freshness not in (Freshness.ENDED, Freshness.UNKNOWN)
-    waited = min(row.health.intervals or 0, most) if told else 0
+    counts = row.health.freshness not in (Freshness.ENDED, Freshness.UNKNOWN)
+    waited = min(row.health.intervals or 0, most) if counts else 0
     grid = "".join(f'<line x1="{i}" x2="{i}" y1="0" y2="8"/>' for i in range(1, most))
     return format_html(
         '<svg class="ages-bar" viewBox="0 0 {} 8" preserveAspectRatio="none" aria-hidden="true">'

@@ -70,8 +70,8 @@ def other_sources(access: Access, job: Job) -> str:
 def flink_page(access: Access, job: Job) -> str:
     """Return the address of the job's current run in Flink's web UI, or "" if a browser may not be able to open it.
 
-    Only an address that an administrator entered is used, without log-in or client certificate, and only for a reader
-    who may see the cluster. ZooKeeper's address of the leader is usually internal.
+    The address must be one that an administrator entered, because ZooKeeper's address of the leader is usually
+    internal. It must need no log-in and no client certificate. The reader must have access to the cluster.
     """
     cluster, run = job.cluster, job.current_run
     if run is None or run.state == RunState.LOST or cluster.engine != Engine.FLINK:

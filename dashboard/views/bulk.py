@@ -16,7 +16,7 @@ from dashboard.access.guard import access_of, actor_of, reach_at, require_on_any
 from dashboard.access.roles import Role
 from dashboard.acts.bulk import Outcome, act_on_all
 from dashboard.acts.shown import ShownRun
-from dashboard.forms.bulk import DEEDS, STOP, BulkForm
+from dashboard.forms.bulk import ACTIONS, STOP, BulkForm
 from dashboard.queries.facts import jobs_with_runs
 from dashboard.queries.fleet import matching_jobs
 from dashboard.views.fleet import selection_of
@@ -81,8 +81,8 @@ def _outcomes(request: HttpRequest, stored_outcomes: Sequence[tuple[int, bool, s
     return [Outcome(jobs[pk], done, text) for pk, done, text in stored_outcomes if pk in jobs]
 
 
-def _page(deed: str) -> dict[str, Any]:
-    return {"deed": deed, "title": dict(DEEDS)[deed], "section": "fleet"}
+def _page(action: str) -> dict[str, Any]:
+    return {"action": action, "title": dict(ACTIONS)[action], "section": "fleet"}
 
 
 def _sent(request: HttpRequest) -> QueryDict:

@@ -27,7 +27,7 @@ def deliveries(request: HttpRequest) -> HttpResponse:
     newest = DeliveryAttempt.objects.filter(delivery=OuterRef("pk")).order_by("-id")
     seen = visible_messages(reach_at(request)).select_related("channel")
     found = seen.annotate(
-        told=Count("notifications"),
+        notification_count=Count("notifications"),
         answer=Subquery(newest.values("answer")[:1]),
         answer_value=Subquery(newest.values("answer_value")[:1]),
     )
@@ -56,8 +56,8 @@ def delivery(request: HttpRequest, pk: int) -> HttpResponse:
         "delivery": found,
         "subjects": subjects([found]),
         "tries": found.tries.all(),
-        "told": notifications[:INCIDENTS_SHOWN],
-        "told_count": notifications.count(),
+        "notifications": notifications[:INCIDENTS_SHOWN],
+        "notification_count": notifications.count(),
         "shift": from_stored(found.summary) if found.summary is not None else None,
         "may_act": may_retry(access_of(request), found),
         "section": "deliveries",

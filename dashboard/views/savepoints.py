@@ -83,8 +83,8 @@ def _check(request: HttpRequest, job: Job, path: str, name: str) -> None:
             request, _("%(name)s was not checked: %(error)s") % {"name": name, "error": rendered(error.reason)}
         )
     except StorageSilent as silent:
-        told_why = rendered(SavepointReason.SENTENCE(clause=silent.reason))
-        messages.error(request, _("%(name)s was not checked: %(error)s") % {"name": name, "error": told_why})
+        why = rendered(SavepointReason.SENTENCE(clause=silent.reason))
+        messages.error(request, _("%(name)s was not checked: %(error)s") % {"name": name, "error": why})
     else:
         _report_check(request, name, problem)
 

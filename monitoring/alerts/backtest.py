@@ -150,8 +150,8 @@ def _points(watch: Watch, facts: Facts, transitions: list[Transition], since: da
     moments = {at for at in watch.kind.moments(facts, watch.terms, since, until) if since < at <= until}
     step = (until - since) / (POINTS // 2)
     grid = {since + step * number for number in range(POINTS // 2 + 1)} if watch.kind.by_absence else {since, until}
-    told = {each.at for each in transitions if since <= each.at <= until}
-    points = [_point(watch, facts, at) for at in sorted(moments | grid | told)]
+    moves = {each.at for each in transitions if since <= each.at <= until}
+    points = [_point(watch, facts, at) for at in sorted(moments | grid | moves)]
     return points if len(points) <= POINTS else _thinned(points, since, (until - since) / (POINTS // 2))
 
 

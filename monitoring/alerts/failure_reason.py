@@ -60,7 +60,7 @@ def reason_of(message: str) -> CheckpointFailureReason | None:
 
 
 def checkpoint_failure(message: str) -> Reason:
-    """Return the text that follows "checkpoint 41". Of an unknown message it contains the first line, shortened."""
+    """Return the text that follows "checkpoint 41". For an unknown message, it contains the shortened first line."""
     code = reason_of(message)
     if code is not None:
         return code()

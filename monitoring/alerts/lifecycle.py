@@ -100,7 +100,7 @@ def reopen(incident: Incident, by: str, note: str, now: datetime) -> None:
     if refusal := _why_not_reopened(incident, rule):
         raise IncidentUnchanged(refusal)
     try:
-        with transaction.atomic():  # 2. without a rule, only the database refuses a second one
+        with transaction.atomic():  # 2. if the incident has no rule, only a constraint prevents a second one
             reopened = reopen_incident(incident, by, note.strip(), now)
     except IntegrityError as error:
         incident.refresh_from_db()

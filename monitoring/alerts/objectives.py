@@ -117,14 +117,14 @@ def _days(objectives: Mapping[int, Objective], today: date) -> dict[int, dict[da
     for row in stored.filter(day__lt=today - timedelta(days=1)):
         if row.limit_ms == objectives[row.job_id].limit_ms:
             found[row.job_id][row.day] = _Counted(row.counted, row.missed)
-    asked = [
+    requested = [
         JobDay(job, day, each.limit_ms)
         for job, each in objectives.items()
         for day in (today - timedelta(days=back) for back in range(each.days))
         if day not in found[job]
     ]
     rows = []
-    for each, count in _count(asked, today).items():
+    for each, count in _count(requested, today).items():
         found[each.job][each.day] = count
         rows.append(
             ObjectiveDay(
@@ -141,8 +141,8 @@ def _days(objectives: Mapping[int, Objective], today: date) -> dict[int, dict[da
     return found
 
 
-def _count(asked: Sequence[JobDay], today: date) -> dict[JobDay, _Counted]:
-    counts = count_days(asked, today)
+def _count(requested: Sequence[JobDay], today: date) -> dict[JobDay, _Counted]:
+    counts = count_days(requested, today)
     ordered = _ordered_aborts([each for each, count in counts.items() if count.failed])
     return {each: _without(count, ordered[each.job, each.day]) for each, count in counts.items()}
 
@@ -153,9 +153,9 @@ def _without(count: DayCount, ordered: int) -> _Counted:
     return _Counted(count.completed + failed, count.long + failed)
 
 
-def _ordered_aborts(asked: Collection[JobDay]) -> Counter[tuple[int, date]]:
-    if not asked:
+def _ordered_aborts(requested: Collection[JobDay]) -> Counter[tuple[int, date]]:
+    if not requested:
         return Counter()
-    rows = select(_FAILED, parameters_of(asked))
+    rows = select(_FAILED, parameters_of(requested))
     failed = Counter((row[0], row[3].astimezone(UTC).date()) for row in rows)
     return failed - Counter((row[0], row[3].astimezone(UTC).date()) for row in without_ordered_aborts(rows))

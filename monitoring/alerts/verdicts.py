@@ -135,9 +135,9 @@ def _change(verdicts: Sequence[Verdict], unresolved: Unresolved, fleet: Fleet, n
 def _changed(verdict: Verdict, before: Reason | str, fleet: Fleet, now: datetime) -> Finding | None:
     """Return the present finding of an unresolved incident, or None if its stored finding remains.
 
-    A flapping incident without a problem says so, because it stays open for a whole flapping window. Any other one
-    keeps its finding until it closes. Only counts change while the problem lasts: a finding with an age would change
-    with each evaluation.
+    The text of a flapping incident without a problem says that, because it stays open for a whole flapping window. Any
+    other one keeps its finding until it closes. Only counts change while the problem lasts: a finding with an age would
+    change with each evaluation.
     """
     watch, state = verdict.watch, verdict.state
     name = fleet.name(watch.kind.subject, verdict.subject)

@@ -348,7 +348,7 @@ class FlinkClient:
         """Start a program under `job_id` and return the engine's job ID.
 
         The caller chooses `job_id`. If the answer is lost, the caller finds the job by this ID and need not start it
-        again. `automatic_restore` tells Waymark's job manager that no person requested the restore of
+        again. `automatic_restore` informs Waymark's job manager that no person requested the restore of
         `savepoint_path`.
         """
         settings = dict(configuration or {})

@@ -133,7 +133,7 @@ def _found_queries(
 
 
 def found_reports(cluster: Cluster) -> Found:
-    """Return the queries that programs report for the cluster, which may be new. There is no server to ask."""
+    """Return the queries that programs report for the cluster, which may be new. There is no server to contact."""
     count = ReportedRun.objects.filter(cluster=cluster, ended_at=None).count() if cluster.pk else 0
     found = _found(Overview(REPORTED, "", 0, 0, 0, count), (), None, None, None)
     return replace(found, jobs={"RUNNING": count} if count else {})

@@ -25,9 +25,9 @@ T = TypeVar("T")
 
 WEEKS = 4  # the texts of Basis contain the number of weeks
 MADE = 20_000  # a page reads at most this many checkpoints that no roll-up contains
-LEAST = 3  # minimum number of hours for an expectation
-LEAST_DAYS = 7  # minimum number of days for a forecast
-FARTHEST = timedelta(days=365)  # limit of forecasts
+LEAST = 3  # an expected value needs at least this many hours of history
+LEAST_DAYS = 7  # a forecast needs at least this many days of history
+FARTHEST = timedelta(days=365)  # a forecast does not look further ahead
 # For a normal distribution, the standard deviation is this factor times the median deviation.
 _SCATTER = 1.4826
 

@@ -58,13 +58,13 @@ class DayCount:
     failed: int = 0
 
 
-def count_days(asked: Collection[JobDay], today: date) -> dict[JobDay, DayCount]:
+def count_days(requested: Collection[JobDay], today: date) -> dict[JobDay, DayCount]:
     """Return the count of each requested day. `today` and later days are never read from roll-ups."""
-    rolled = _rolled([each for each in asked if each.day < today])
-    unsure = {each for each in asked if each not in rolled or _is_unsure(each, rolled[each])}
+    rolled = _rolled([each for each in requested if each.day < today])
+    unsure = {each for each in requested if each not in rolled or _is_unsure(each, rolled[each])}
     counted = _count_checkpoints(unsure)
     found: dict[JobDay, DayCount] = {}
-    for each in asked:
+    for each in requested:
         row = rolled.get(each)
         if row is None:
             found[each] = counted.get(each, DayCount())
@@ -79,9 +79,9 @@ def midnight(day: date) -> datetime:
     return datetime.combine(day, time(), UTC)
 
 
-def parameters_of(asked: Collection[JobDay]) -> dict[str, Any]:
-    """Return the parameters of PIECES. `asked` must not be empty."""
-    jobs, days, limits = map(list, zip(*asked, strict=True))
+def parameters_of(requested: Collection[JobDay]) -> dict[str, Any]:
+    """Return the parameters of PIECES. `requested` must not be empty."""
+    jobs, days, limits = map(list, zip(*requested, strict=True))
     first, last = midnight(min(days)), midnight(max(days)) + DAY
     return {"jobs": jobs, "days": [midnight(day) for day in days], "limits": limits, "first": first, "last": last}
 
@@ -90,17 +90,17 @@ Rollups = Mapping[JobDay, Mapping[str, Any]]
 _EMPTY: Mapping[str, Any] = {"completed": 0, "failed": 0, "duration_min": None, "duration_max": None}
 
 
-def _rolled(asked: Collection[JobDay]) -> Rollups:
+def _rolled(requested: Collection[JobDay]) -> Rollups:
     """Return the roll-ups of the days. A day is missing if its roll-up is not current or cannot be read."""
-    if not asked:
+    if not requested:
         return {}
-    first, last = min(each.day for each in asked), max(each.day for each in asked)
+    first, last = min(each.day for each in requested), max(each.day for each in requested)
     try:
-        rows = read_days({each.job for each in asked}, midnight(first), midnight(last) + DAY, "duration")
+        rows = read_days({each.job for each in requested}, midnight(first), midnight(last) + DAY, "duration")
     except NotRolledUp:
         return {}
     by_day = {job: {row["start"].astimezone(UTC).date(): row for row in of_job} for job, of_job in rows.items()}
-    found = {each: by_day[each.job].get(each.day, _EMPTY) for each in asked if each.job in by_day}
+    found = {each: by_day[each.job].get(each.day, _EMPTY) for each in requested if each.job in by_day}
     return {each: row for each, row in found.items() if row is _EMPTY or row["version"] == VERSION}
 
 
@@ -123,11 +123,11 @@ def _from_rollup(each: JobDay, row: Mapping[str, Any]) -> DayCount | None:
     return DayCount(row["completed"], round(sketch.n * (1 - (below or 0.0))), row["failed"])
 
 
-def _count_checkpoints(asked: Collection[JobDay]) -> dict[JobDay, DayCount]:
-    if not asked:
+def _count_checkpoints(requested: Collection[JobDay]) -> dict[JobDay, DayCount]:
+    if not requested:
         return {}
-    limits = {(each.job, each.day): each.limit_ms for each in asked}
+    limits = {(each.job, each.day): each.limit_ms for each in requested}
     with connection.cursor() as cursor:
-        cursor.execute(_COUNTS, parameters_of(asked))
+        cursor.execute(_COUNTS, parameters_of(requested))
         rows = [(job, at.astimezone(UTC).date(), *counts) for job, at, *counts in cursor.fetchall()]
     return {JobDay(job, day, limits[job, day]): DayCount(*counts) for job, day, *counts in rows}

@@ -17,7 +17,7 @@ RANK_ERROR = kll_floats_sketch(K).normalized_rank_error(False)  # 0.0133
 
 
 class UnknownSketch(ValueError):
-    """Raised for a sketch of an unknown version, or for bytes that are no sketch; the message says which."""
+    """Raised for a sketch of an unknown version, or for bytes that are not a sketch; the message says which."""
 
 
 def encode(values: NDArray[np.int64]) -> bytes:
@@ -37,7 +37,7 @@ def merged(sketches: Iterable[bytes | memoryview]) -> kll_floats_sketch:
             try:
                 together.merge(kll_floats_sketch.deserialize(bytes(each)))
             except (RuntimeError, ValueError, IndexError, MemoryError) as why:
-                raise UnknownSketch(f"{len(each)} bytes are no sketch: {why}") from why
+                raise UnknownSketch(f"{len(each)} bytes are not a sketch: {why}") from why
     return together
 
 

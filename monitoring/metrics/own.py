@@ -42,13 +42,13 @@ def _queue(facts: Facts) -> Iterator[Family]:
     yield gauge("tasks_queued", "Ticks that no worker has taken yet.", queue.waiting)
     yield gauges(
         "beat_last_seen_timestamp_seconds",
-        "When a beat last said that it lives.",
+        "Time of the last heartbeat of a beat.",
         ("process", "leads"),
         [((beat.name, str(bool(beat.facts.get("leads"))).lower()), beat.at.timestamp()) for beat in queue.beats],
     )
     yield gauges(
         "worker_last_seen_timestamp_seconds",
-        "When a worker last said that it lives.",
+        "Time of the last heartbeat of a worker.",
         ("process",),
         [((worker.name,), worker.at.timestamp()) for worker in queue.workers],
     )
@@ -76,7 +76,7 @@ def _clusters(stored: Stored) -> Iterator[Family]:
     clusters, label = stored.clusters, ("cluster",)
     yield gauges(
         "cluster_reachable",
-        "1 when the cluster answered when it was last asked.",
+        "1 if the cluster answered the last poll.",
         label,
         [((cluster.name,), float(cluster.reachable)) for cluster in clusters],
     )

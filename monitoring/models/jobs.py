@@ -62,7 +62,7 @@ class Job(models.Model):
     next_savepoint_at = models.DateTimeField(null=True, blank=True, db_index=True)
     # Where settings come from, by name (monitoring/job_defaults.py): "default", or "own" if a person set it.
     settings_from = models.JSONField(default=dict, blank=True)
-    # The number and the age of Waymark's savepoints that stay; without both, all stay.
+    # Waymark keeps this many of its savepoints, up to this age; without both, it keeps all.
     savepoints_kept = models.PositiveIntegerField(null=True, blank=True)
     savepoints_kept_s = models.PositiveIntegerField(null=True, blank=True)
     # A job that ends by itself is run again at the times of this cron expression; "": only if a person requests it.
@@ -72,7 +72,7 @@ class Job(models.Model):
     next_run_at = models.DateTimeField(null=True, blank=True, db_index=True)
     run_problem = models.TextField(blank=True, default="")  # why the last due run was not started
     run_problem_value = ReasonField(null=True, blank=True)
-    # How many final savepoints stay; None: all.
+    # How many final savepoints are kept; None: all.
     final_savepoints_kept = models.PositiveIntegerField(null=True, blank=True, default=10)
     automation_paused = models.BooleanField(default=False)
     automation_paused_until = models.DateTimeField(null=True, blank=True)  # None: a pause lasts until a person ends it
@@ -141,7 +141,8 @@ class Run(models.Model):
     moved_at = models.DateTimeField(null=True)  # the engine's `last-modification` when the run was last read
     started_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
-    # When Waymark saw the end, by Waymark's clock; None: the run lives, or it ended long before it was first seen.
+    # When Waymark saw the end, by Waymark's clock; None: the run has not ended, or it ended long before it was first
+    # seen.
     end_seen_at = models.DateTimeField(null=True)
     # Since when the engine's answers lack this job (hold-down before LOST); None: the engine lists it.
     missing_since = models.DateTimeField(null=True)

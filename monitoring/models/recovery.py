@@ -81,7 +81,7 @@ class RestartAttempt(models.Model):
     # one.
     stop_first = models.BooleanField(default=False)
     stop_savepoint = models.ForeignKey(Savepoint, on_delete=models.SET_NULL, null=True, related_name="+")
-    # Stored before the launch is sent. From then on the job may run, so the engine is always asked for it first.
+    # Stored before the launch is sent. From then on the job may run, so Waymark always looks it up at the engine first.
     launch_sent_at = models.DateTimeField(null=True)
     launches = models.PositiveSmallIntegerField(default=0)  # how often the launch was sent, always with the same ID
     launched_at = models.DateTimeField(null=True)  # when the engine first knew the ID

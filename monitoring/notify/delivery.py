@@ -31,7 +31,7 @@ from monitoring.reasons.work import WorkReason
 
 BATCH = 16
 THREADS = 8
-CLAIM = timedelta(seconds=90)  # two rounds of threads, each within a transport's time limit, with reserve
+CLAIM = timedelta(seconds=90)  # enough for two rounds of threads, each at most as long as a transport may take
 FIRST_WAIT_S = 10.0
 LONGEST_WAIT_S = 3600.0
 # With these waits the last try comes about 85 minutes after the first: a channel may be down for an hour.

@@ -247,15 +247,15 @@ def _outages(scope: Scope, since: datetime, until: datetime) -> list[ShiftOutage
 
 def _jobs(scope: Scope, since: datetime, until: datetime) -> list[ShiftJob]:
     """Return the jobs with the most failures, without checkpoints that were aborted on an order."""
-    asked = {
+    parameters = {
         "since": since,
         "until": until,
         "all": scope.jobs is None,
         "jobs": list(scope.jobs or ()),
         "aborted": [f"{PREFIXES[code]}%" for code in ABORTED],
     }
-    failed: Counter[int] = Counter(dict(select(_FAILURES, asked)))
-    failed.update(row[0] for row in without_ordered_aborts(select(_ABORTS, asked)))
+    failed: Counter[int] = Counter(dict(select(_FAILURES, parameters)))
+    failed.update(row[0] for row in without_ordered_aborts(select(_ABORTS, parameters)))
     worst = failed.most_common(WORST)
     names = dict(Job.objects.filter(pk__in=[job for job, _ in worst]).values_list("pk", "name"))
     return [ShiftJob(job, names[job], count) for job, count in worst if job in names]

@@ -1,4 +1,4 @@
-"""The kinds of channels. A new kind is a folder and a line here. The conformance test runs for all kinds."""
+"""The kinds of channels. To add a kind, add a folder and an entry here. The conformance test runs for all kinds."""
 
 from __future__ import annotations
 

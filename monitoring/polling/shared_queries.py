@@ -1,16 +1,20 @@
-"""Give a query that several clusters see one job, whose runs the polls of one cluster store: the leading source.
+"""Store a query that several clusters see as one job.
 
-The leading source is the best one that knows how the query is. The other sources add what it does not know.
+Each cluster that lists a query is one of its sources. One source leads: only its polls store runs of the job. A poll
+does this for each query that it has read:
 
-Polls of several clusters may see a query at the same time. Each poll holds the lock of its own cluster, and then locks
-the rows of its queries in the order of their ids. It locks no row of another cluster, so polls cannot deadlock.
+1. Lock the query's row, and store how this source lists the query.
+2. Give a new query its job.
+3. Make this source the leading one if it is a better kind of source, or if the leading one lost sight of the query.
+4. If this source leads, store its runs. Otherwise, only add batches and figures that the leading source does not have.
+
+A poll locks its own cluster, then its queries in the order of their IDs, and no other cluster: polls cannot deadlock.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from django.db.models import Max, Q
@@ -32,7 +36,9 @@ from monitoring.models import (
     RunStateChange,
     WatchedQuery,
 )
+from monitoring.polling.known import KnownRun
 from monitoring.polling.observation import ClusterObservation, RunObservation
+from monitoring.polling.plan import PollSchedule
 from monitoring.polling.rows import checkpoint_columns
 from monitoring.polling.runs import job_name, jobs_of
 from monitoring.reasons import columns as reasons
@@ -42,56 +48,75 @@ from monitoring.reasons.engines import EngineReason
 CLOCKS_DIFFER = timedelta(seconds=10)
 # A leading source that does not answer keeps its jobs for this long.
 SILENT = timedelta(minutes=2)
-_RANKS: tuple[str, ...] = (Discovery.DIRECTORY, Discovery.EVENT_LOG, Discovery.AGENT)
+# From the worst kind of source to the best one.
+_KINDS: tuple[str, ...] = (Discovery.DIRECTORY, Discovery.EVENT_LOG, Discovery.AGENT)
 _UNKNOWN = (RunState.RECONCILING, RunState.LOST)
 _FIGURES = ("latest_ack_at", "end_to_end_duration", "state_size")
+_LISTED = ("engine_job_id", "name", "state", "moved_at")
 
-Seen = Mapping[str, list[RunObservation]]
+
+@dataclass(frozen=True)
+class _Seen:
+    """A query as this cluster's poll sees it.
+
+    `newest`: its newest listed run. `read`: its runs that this poll has read. `others`: the kinds of its other sources,
+    without disabled clusters. `earlier`: how this cluster listed the query before, None if it did not.
+    """
+
+    query: WatchedQuery
+    newest: JobOverview
+    read: tuple[RunObservation, ...]
+    others: tuple[str, ...]
+    earlier: QuerySource | None
+
+    @property
+    def name(self) -> str:
+        return job_name(self.newest.name)
+
+    @property
+    def newest_end(self) -> datetime | None:
+        """When the newest completed batch ended, as far as this poll has read."""
+        ends = (batch.totals.latest_ack_at for run in self.read for batch in run.listed.values())
+        return max((at for at in ends if at is not None), default=None)
 
 
 def settle(cluster: Cluster, observation: ClusterObservation, now: datetime) -> ClusterObservation:
-    """Return what the poll of this cluster stores: the runs of queries of which it is the leading source.
+    """Return the part of the observation that this cluster's poll stores as runs, and do the rest.
 
     Must be called in the transaction that stores the observation, after the cluster's row was locked.
     """
     if not cluster.only_watched or not (observation.runs or observation.missing):
         return observation
-    seen: dict[str, list[RunObservation]] = defaultdict(list)
-    for each in observation.runs.values():
-        seen[each.job.query_id].append(each)
-    newest = _newest(observation, seen)
-    queries = _locked(cluster, newest.keys(), observation.missing)
-    others = QuerySource.objects.filter(query__in=queries, cluster__enabled=True).exclude(cluster=cluster)
-    shared: dict[int, list[str]] = defaultdict(list)
-    for source in others.select_related("cluster"):
-        shared[source.query_id].append(source.cluster.discovery)
-    known = _note_sources(cluster, queries, newest)
-    _give_jobs(cluster, queries, newest, known, shared.keys(), seen)
-    jobs = Job.objects.select_related("cluster", "current_run").in_bulk({query.job_id for query in queries})
-    runs: dict[str, RunObservation | None] = dict(observation.runs)
+    seen = _lock(cluster, observation)
+    _note_source(cluster, seen)
+    _give_jobs(cluster, seen)
+    jobs = Job.objects.select_related("cluster", "current_run").in_bulk({each.query.job_id for each in seen})
+    runs, known = dict(observation.runs), dict(observation.known.runs)
     elsewhere: set[str] = set()
-    for query in queries:
-        job, listed, mine = jobs[query.job_id or 0], newest[query.query_id], seen[query.query_id]
-        if job.cluster_id != cluster.pk and _takes_over(cluster, job, listed, mine, now):
-            job = _take_over(cluster, query, job, listed, now)
-        leads, ranks = job.cluster_id == cluster.pk, [_RANKS.index(each) for each in shared[query.pk]]
-        if job.cluster.only_watched and (ranks or not leads):
-            _add_figures(job, mine, is_best=leads and _RANKS.index(cluster.discovery) > max(ranks))
+    for each in seen:
+        job = jobs[each.query.job_id or 0]
+        if job.cluster_id != cluster.pk and _should_lead(cluster, job, each, now):
+            job = _make_leading(cluster, job, each, now)
+            known = {key: run for key, run in known.items() if not run.elsewhere}
+        leads = job.cluster_id == cluster.pk
+        if job.cluster.only_watched and (each.others or not leads):
+            is_best = leads and all(_is_better(cluster.discovery, other) for other in each.others)
+            _add_figures(job, each.read, is_best=is_best)
+        ids = {run.job.id for run in each.read}
+        stored = _unstored(cluster, job, each) if leads else []
+        runs = {key: run for key, run in runs.items() if key not in ids} | {run.job.id: run for run in stored}
         if not leads:
-            elsewhere.update(each.job.id for each in mine)
-            continue
-        if ranks:
-            runs |= _unstored(cluster, query, listed, mine)
-        if job.name != job_name(listed.name):
-            runs |= {each.job.id: _with_name(runs[each.job.id], job.name) for each in mine}
+            elsewhere |= ids
     _end_copies(cluster, elsewhere, now)
-    copies = {key: each for key, each in observation.known.runs.items() if key not in elsewhere}
-    left = {key: each for key, each in runs.items() if each is not None and key not in elsewhere}
-    return replace(observation, runs=left, known=replace(observation.known, runs=copies))
+    known = {key: run for key, run in known.items() if key not in elsewhere}
+    for key in observation.runs.keys() - runs.keys():
+        if _is_read_to_its_end(observation.runs[key]):
+            known[key] = _remembered(cluster, observation.runs[key].job)
+    return replace(observation, runs=runs, known=replace(observation.known, runs=known))
 
 
 def continue_imported(cluster: Cluster, observation: ClusterObservation, now: datetime) -> None:
-    """Let new jobs of this cluster that continue watched queries have the history of the watched jobs."""
+    """Give new jobs of this cluster that continue watched queries the history of the watched jobs."""
     new = {
         job_name(each.job.name): each.job_config.imported_queries
         for key, each in observation.runs.items()
@@ -100,197 +125,210 @@ def continue_imported(cluster: Cluster, observation: ClusterObservation, now: da
     continue_watched(cluster, new, now)
 
 
-def _with_name(observed: RunObservation | None, name: str) -> RunObservation | None:
-    return observed and replace(observed, job=replace(observed.job, name=name))
+# --- 1. lock the queries ---------------------------------------------------------------------------------------------
 
 
-def _newest(observation: ClusterObservation, seen: Collection[str]) -> dict[str, JobOverview]:
-    """Return the newest listed run of each query."""
+def _lock(cluster: Cluster, observation: ClusterObservation) -> list[_Seen]:
+    """Lock the rows of the queries that this poll has read, after creating new ones, and those of missing runs."""
+    read: dict[str, list[RunObservation]] = {}
+    for run in observation.runs.values():
+        read.setdefault(run.job.query_id, []).append(run)
     listed = observation.answer.jobs.values() if isinstance(observation.answer, Answered) else ()
     in_order = sorted(listed, key=lambda job: (job.started_at, job.id))
-    return {job.query_id: job for job in in_order if job.query_id and job.query_id in seen}
+    newest = {job.query_id: job for job in in_order if job.query_id and job.query_id in read}
+    queries = _locked_rows(cluster, sorted(newest), observation.missing)
+    earlier = {each.query_id: each for each in QuerySource.objects.filter(cluster=cluster, query__in=queries)}
+    others: dict[int, list[str]] = {query.pk: [] for query in queries}
+    enabled = QuerySource.objects.filter(query__in=queries, cluster__enabled=True).exclude(cluster=cluster)
+    for source in enabled.select_related("cluster"):
+        others[source.query_id].append(source.cluster.discovery)
+    return [
+        _Seen(
+            query, newest[query.query_id], tuple(read[query.query_id]), tuple(others[query.pk]), earlier.get(query.pk)
+        )
+        for query in queries
+    ]
 
 
-def _locked(cluster: Cluster, query_ids: Iterable[str], missing: Collection[str]) -> list[WatchedQuery]:
-    """Return the rows of the queries, which are created if necessary. Those of missing runs are locked, too."""
-    ids = sorted(query_ids)
-    stored = set(WatchedQuery.objects.filter(query_id__in=ids).values_list("query_id", flat=True))
-    new = [WatchedQuery(query_id=each) for each in ids if each not in stored]
+def _locked_rows(cluster: Cluster, query_ids: list[str], missing: Collection[str]) -> list[WatchedQuery]:
+    stored = set(WatchedQuery.objects.filter(query_id__in=query_ids).values_list("query_id", flat=True))
+    new = [WatchedQuery(query_id=each) for each in query_ids if each not in stored]
     WatchedQuery.objects.bulk_create(new, ignore_conflicts=True)
     gone = Run.objects.filter(job__cluster=cluster, engine_job_id__in=missing).values("job")
-    rows = WatchedQuery.objects.filter(Q(query_id__in=ids) | Q(job__in=gone)).order_by("query_id")
-    return [each for each in rows.select_for_update() if each.query_id in ids]
+    rows = WatchedQuery.objects.filter(Q(query_id__in=query_ids) | Q(job__in=gone)).order_by("query_id")
+    return [each for each in rows.select_for_update() if each.query_id in query_ids]
 
 
-def _note_sources(
-    cluster: Cluster, queries: Collection[WatchedQuery], newest: Mapping[str, JobOverview]
-) -> dict[int, QuerySource]:
-    """Store how the cluster lists the queries. Return the earlier rows, by query."""
-    known = {each.query_id: each for each in QuerySource.objects.filter(cluster=cluster, query__in=queries)}
+def _note_source(cluster: Cluster, seen: Iterable[_Seen]) -> None:
+    """Store how this cluster lists the queries, as far as it has changed."""
     rows = []
-    for query in queries:
-        job, before = newest[query.query_id], known.get(query.pk)
-        values = (job.id, job_name(job.name), job.state, job.moved_at)
-        if before is None or values != (before.engine_job_id, before.name, before.state, before.moved_at):
-            row = dict(zip(_LISTED, values, strict=True))
-            rows.append(QuerySource(cluster=cluster, query=query, **row))
+    for each in seen:
+        listed = (each.newest.id, each.name, each.newest.state, each.newest.moved_at)
+        if each.earlier is None or listed != tuple(getattr(each.earlier, column) for column in _LISTED):
+            row = dict(zip(_LISTED, listed, strict=True))
+            rows.append(QuerySource(cluster=cluster, query=each.query, **row))
     QuerySource.objects.bulk_create(
         rows, update_conflicts=True, unique_fields=["cluster", "query"], update_fields=_LISTED
     )
-    return known
 
 
-_LISTED = ("engine_job_id", "name", "state", "moved_at")
+# --- 2. give new queries their jobs ----------------------------------------------------------------------------------
 
 
-def _give_jobs(
-    cluster: Cluster,
-    queries: Iterable[WatchedQuery],
-    newest: Mapping[str, JobOverview],
-    known: Mapping[int, QuerySource],
-    shared: Collection[int],
-    seen: Seen,
-) -> None:
-    """Give each new query its job: that of the earlier query with this name, or the one of this cluster.
-
-    A query is also new if its only source has renamed it, if its job is of a removed cluster and this one did not see
-    it then, or if Waymark ran the job and the query continues without Waymark. `known`: this cluster's earlier sources.
-    `shared`: queries with others.
-    """
-    keys = {query.job_id for query in queries} - {None}
-    jobs = Job.objects.select_related("cluster", "current_run").in_bulk(keys)
-    fresh = []
-    for query in queries:
-        job, before = jobs.get(query.job_id or 0), known.get(query.pk)
-        if job is not None and job.cluster_id == cluster.pk:
-            is_new = (
-                before is not None and query.pk not in shared and before.name != job_name(newest[query.query_id].name)
-            )
-        elif job is not None and not job.cluster.only_watched:
-            run = job.current_run
-            has_ended = run is not None and not run.live and _continues(run.ended_at, _newest_of(seen[query.query_id]))
-            is_new = has_ended or job.cluster.archived_at is not None
-        else:
-            is_new = job is None or (job.cluster.archived_at is not None and before is None)
-        if is_new:
-            fresh.append(query)
-    if not fresh:
+def _give_jobs(cluster: Cluster, seen: Iterable[_Seen]) -> None:
+    """Give each new query the job of this cluster's earlier query with this name, or else the cluster's job of it."""
+    jobs = Job.objects.select_related("cluster", "current_run").in_bulk({each.query.job_id for each in seen} - {None})
+    new = [each for each in seen if _needs_job(cluster, jobs.get(each.query.job_id or 0), each)]
+    if not new:
         return
-    names = {query.pk: job_name(newest[query.query_id].name) for query in fresh}
+    names = {each.name for each in new}
     earlier = QuerySource.objects.filter(
         cluster=cluster,
-        name__in=names.values(),
+        name__in=names,
         query__job__cluster__archived_at=None,
         query__job__cluster__discovery__in=WATCHED_DISCOVERIES,
     )
-    earlier = earlier.exclude(query__in=fresh)
+    earlier = earlier.exclude(query__in=[each.query for each in new])
     found = dict(earlier.order_by("pk").values_list("name", "query__job"))
-    created = jobs_of(cluster, set(names.values()) - found.keys())
-    for query in fresh:
-        name = names[query.pk]
-        query.job_id = found.get(name) or created[name].pk
-    WatchedQuery.objects.bulk_update(fresh, ["job"])
+    created = jobs_of(cluster, names - found.keys())
+    for each in new:
+        each.query.job_id = found.get(each.name) or created[each.name].pk
+    WatchedQuery.objects.bulk_update([each.query for each in new], ["job"])
 
 
-def _takes_over(
-    cluster: Cluster,
-    job: Job,
-    listed: JobOverview,
-    mine: Iterable[RunObservation],
-    now: datetime,
-) -> bool:
-    """Return whether this cluster becomes the leading source: it knows how the query is, and the leading one does not.
-
-    Or it knows more. An end is known only if no other source sees a later batch.
-    """
-    lead, run = job.cluster, job.current_run
-    if lead.archived_at is not None or not lead.only_watched:
-        return lead.only_watched
-    if listed.state in _UNKNOWN:
-        return False
-    is_silent = lead.unreachable_since is not None and now - lead.unreachable_since > SILENT
-    if run is None or is_silent or not lead.enabled or run.missing_since is not None or run.state in _UNKNOWN:
+def _needs_job(cluster: Cluster, job: Job | None, seen: _Seen) -> bool:
+    """Return whether the query is new, or does not belong to its job any more."""
+    if job is None:
         return True
-    if _RANKS.index(cluster.discovery) > _RANKS.index(lead.discovery):
-        return not _continues(listed.ended_at, _newest_commit(run))
-    return not run.live and listed.state not in TERMINAL_STATES and _continues(run.ended_at, _newest_of(mine))
+    if job.cluster_id == cluster.pk:  # the only source has renamed the query
+        return seen.earlier is not None and not seen.others and seen.earlier.name != seen.name
+    if job.cluster.only_watched:  # this cluster was added after the job's cluster was removed
+        return job.cluster.archived_at is not None and seen.earlier is None
+    # Waymark ran the job. The query may continue without Waymark after the end of that run.
+    run = job.current_run
+    has_ended = run is not None and not run.live and _is_after_end(seen.newest_end, run.ended_at)
+    return has_ended or job.cluster.archived_at is not None
 
 
-def _continues(ended_at: datetime | None, committed_at: datetime | None) -> bool:
-    return ended_at is not None and committed_at is not None and committed_at > ended_at + CLOCKS_DIFFER
+def _is_after_end(batch_ended_at: datetime | None, ended_at: datetime | None) -> bool:
+    """Return whether a batch certainly ended after the end of a run."""
+    return ended_at is not None and batch_ended_at is not None and batch_ended_at > ended_at + CLOCKS_DIFFER
 
 
-def _newest_commit(run: Run) -> datetime | None:
-    at: datetime | None = Checkpoint.objects.filter(run=run).aggregate(at=Max("latest_ack_at"))["at"]
-    return at
+# --- 3. choose the leading source ------------------------------------------------------------------------------------
 
 
-def _newest_of(observed: Iterable[RunObservation]) -> datetime | None:
-    ends = (entry.totals.latest_ack_at for each in observed for entry in each.listed.values())
-    return max((at for at in ends if at is not None), default=None)
+def _is_better(kind: str, other: str) -> bool:
+    return _KINDS.index(kind) > _KINDS.index(other)
 
 
-def _take_over(cluster: Cluster, query: WatchedQuery, job: Job, listed: JobOverview, now: datetime) -> Job:
+def _should_lead(cluster: Cluster, job: Job, seen: _Seen, now: datetime) -> bool:
+    """Return whether this source leads from now on: it knows the query's status, and the leading one does not.
+
+    If both know it, the better kind of source leads. An end is known only if no other source sees a later batch.
+    """
+    leading, run, newest = job.cluster, job.current_run, seen.newest
+    if leading.archived_at is not None or not leading.only_watched:
+        return leading.only_watched
+    if newest.state in _UNKNOWN:
+        return False
+    is_silent = leading.unreachable_since is not None and now - leading.unreachable_since > SILENT
+    if run is None or is_silent or not leading.enabled or run.missing_since is not None or run.state in _UNKNOWN:
+        return True
+    if _is_better(cluster.discovery, leading.discovery):
+        stored: datetime | None = Checkpoint.objects.filter(run=run).aggregate(at=Max("latest_ack_at"))["at"]
+        return not _is_after_end(stored, newest.ended_at)
+    return not run.live and newest.state not in TERMINAL_STATES and _is_after_end(seen.newest_end, run.ended_at)
+
+
+def _make_leading(cluster: Cluster, job: Job, seen: _Seen, now: datetime) -> Job:
     """Make this cluster the leading source, and return the job.
 
-    The run that lives continues under this cluster's ID of it. The job has the name from the best source that led. If
-    that cluster already has a job of this name, the query belongs to that one.
+    A live run continues under this cluster's ID for it. The job gets this source's name only if this is a better kind
+    of source. If the cluster already has a job of this name, a better source merges the query into that job.
     """
-    is_better, run = _RANKS.index(cluster.discovery) > _RANKS.index(job.cluster.discovery), job.current_run
-    name = job_name(listed.name) if is_better else job.name
-    rival = Job.objects.filter(cluster=cluster, name=name).exclude(pk=job.pk).first()
-    if rival is not None and is_better:
+    is_better = _is_better(cluster.discovery, job.cluster.discovery)
+    name = seen.name if is_better else job.name
+    namesake = Job.objects.filter(cluster=cluster, name=name).exclude(pk=job.pk).first()
+    if namesake is not None and is_better:
         _end(job, now)
-        WatchedQuery.objects.filter(pk=query.pk).update(job=rival)
-        return rival
-    if rival is not None:
-        name = f"{name[:480]} {query.query_id[:8]}"
+        WatchedQuery.objects.filter(pk=seen.query.pk).update(job=namesake)
+        return namesake
+    if namesake is not None:
+        name = f"{name[:480]} {seen.query.query_id[:8]}"
     job.cluster, job.name = cluster, name
     job.save(update_fields=["cluster", "name"])
-    if run is None or run.engine_job_id == listed.id or not (run.live or run.state == RunState.LOST):
-        return job
-    why = reasons.columns("why", EngineReason.SEEN_THROUGH(cluster=str(cluster)))
-    RunStateChange.objects.create(run=run, at=now, source=run.state, target=run.state, **why)
-    Run.objects.filter(job=job, engine_job_id=listed.id).update(superseded=True)
-    Run.objects.filter(pk=run.pk).update(
-        engine_job_id=listed.id, counts={}, missing_since=None, missing_polls=0, final_read_done=False
-    )
-    Checkpoint.objects.filter(run=run, status=CheckpointStatus.IN_PROGRESS).delete()
+    _continue_run(job, cluster, seen.newest.id, now)
     return job
 
 
+def _continue_run(job: Job, cluster: Cluster, engine_job_id: str, now: datetime) -> None:
+    """Let the job's run continue under another ID, if it has not ended."""
+    run = job.current_run
+    if run is None or run.engine_job_id == engine_job_id or not (run.live or run.state == RunState.LOST):
+        return
+    why = reasons.columns("why", EngineReason.SEEN_THROUGH(cluster=str(cluster)))
+    RunStateChange.objects.create(run=run, at=now, source=run.state, target=run.state, **why)
+    Run.objects.filter(job=job, engine_job_id=engine_job_id).update(superseded=True)
+    Run.objects.filter(pk=run.pk).update(
+        engine_job_id=engine_job_id, counts={}, missing_since=None, missing_polls=0, final_read_done=False
+    )
+    Checkpoint.objects.filter(run=run, status=CheckpointStatus.IN_PROGRESS).delete()
+
+
 def _end_copies(cluster: Cluster, ids: Collection[str], now: datetime) -> None:
-    """End this cluster's jobs of queries that belong to jobs of other clusters now, such as of an older Waymark."""
+    """End this cluster's own jobs of queries that now belong to jobs of other clusters.
+
+    An earlier version of Waymark stored one job for each cluster that saw a query.
+    """
     runs = Run.objects.filter(engine_job_id__in=ids, job__cluster=cluster, superseded=False, ended_at=None)
     for job in Job.objects.filter(pk__in=runs.values("job")) if ids else ():
         _end(job, now)
 
 
 def _end(job: Job, now: datetime) -> None:
-    """End a job whose query belongs to another job. Its history stays, under another name."""
+    """End a job whose query belongs to another job. The job keeps its history under another name."""
     cancel_live_runs(job, EngineReason.SEEN_AS_ANOTHER(), now)
     Job.objects.filter(pk=job.pk).update(name=f"{job.name[:480]} ({job.pk})")
 
 
-def _unstored(
-    cluster: Cluster, query: WatchedQuery, newest: JobOverview, mine: Iterable[RunObservation]
-) -> dict[str, RunObservation | None]:
-    """Return the runs without what was stored through another source, as a part of another run of the job."""
-    stored = list(Run.objects.filter(job__watched_queries=query, superseded=False))
-    left: dict[str, RunObservation | None] = {}
-    for each in mine:
-        others = [run for run in stored if run.engine_job_id != each.job.id]
-        ends = [run.ended_at for run in others if run.ended_at is not None]
-        is_new = len(others) == len(stored)
-        if is_new and each.job.id != newest.id and any(_overlaps(each.job, run) for run in others):
-            left[each.job.id] = None
-        elif ends and cluster.discovery == Discovery.DIRECTORY:
-            left[each.job.id] = _after(each, max(ends))
-    return left
+# --- 4. as the leading source: choose the runs to store --------------------------------------------------------------
+
+
+def _unstored(cluster: Cluster, job: Job, seen: _Seen) -> list[RunObservation]:
+    """Return the runs under the job's name, without parts that were stored through another source.
+
+    Another source may have stored them as parts of another run, because a directory does not show where runs end.
+    """
+    left = list(seen.read)
+    if seen.others:
+        stored = list(Run.objects.filter(job__watched_queries=seen.query, superseded=False))
+        parts = (_unstored_part(cluster, run, stored, seen.newest.id) for run in seen.read)
+        left = [part for part in parts if part is not None]
+    if job.name == seen.name:
+        return left
+    return [replace(run, job=replace(run.job, name=job.name)) for run in left]
+
+
+def _unstored_part(
+    cluster: Cluster, observed: RunObservation, stored: Collection[Run], newest_id: str
+) -> RunObservation | None:
+    others = [run for run in stored if run.engine_job_id != observed.job.id]
+    is_new = len(others) == len(stored)
+    if is_new and observed.job.id != newest_id and any(_overlaps(observed.job, run) for run in others):
+        return None
+    ends = [run.ended_at for run in others if run.ended_at is not None]
+    return _after(observed, max(ends)) if ends and cluster.discovery == Discovery.DIRECTORY else observed
+
+
+def _overlaps(listed: JobOverview, run: Run) -> bool:
+    return (listed.ended_at is None or listed.ended_at > run.started_at) and (
+        run.ended_at is None or run.ended_at > listed.started_at
+    )
 
 
 def _after(observed: RunObservation, end: datetime) -> RunObservation:
-    """Return a run that begins after the end of the earlier ones, with its batches."""
+    """Return the part of the run after the end of the earlier runs."""
     later = {key: each for key, each in observed.listed.items() if _ended_or_began(each) > end}
     read = {key: each for key, each in observed.readings.items() if not each.stats or _ended_or_began(each.stats) > end}
     job = replace(observed.job, started_at=max(observed.job.started_at, end))
@@ -301,19 +339,16 @@ def _ended_or_began(batch: CheckpointStats) -> datetime:
     return batch.totals.latest_ack_at or batch.triggered_at
 
 
-def _overlaps(listed: JobOverview, run: Run) -> bool:
-    return (listed.ended_at is None or listed.ended_at > run.started_at) and (
-        run.ended_at is None or run.ended_at > listed.started_at
-    )
+# --- 4. as another source: add missing batches and figures -----------------------------------------------------------
 
 
-def _add_figures(job: Job, mine: Iterable[RunObservation], *, is_best: bool = False) -> None:
-    """Add completed batches and figures that other sources did not report. The best source corrects theirs."""
+def _add_figures(job: Job, read: Iterable[RunObservation], *, is_best: bool) -> None:
+    """Add completed batches and figures that other sources did not report. The best source also corrects theirs."""
     listed = {
-        key: each
-        for observed in mine
-        for key, each in observed.listed.items()
-        if each.status == CheckpointStatus.COMPLETED and each.totals.latest_ack_at is not None
+        key: batch
+        for observed in read
+        for key, batch in observed.listed.items()
+        if batch.status == CheckpointStatus.COMPLETED and batch.totals.latest_ack_at is not None
     }
     run = job.current_run
     if not listed or run is None:
@@ -352,3 +387,31 @@ def _is_same(row: Checkpoint, batch: CheckpointStats) -> bool:
 def _row(run: Run, batch: CheckpointStats) -> Checkpoint:
     columns = checkpoint_columns(batch, None, settled_before=run.started_at)
     return Checkpoint(run=run, checkpoint_id=batch.id, **{**(columns or {}), "final": True})
+
+
+# --- ended runs that this cluster does not store ---------------------------------------------------------------------
+
+
+def _is_read_to_its_end(observed: RunObservation) -> bool:
+    return observed.due and not observed.problem and observed.job.state in TERMINAL_STATES
+
+
+def _remembered(cluster: Cluster, job: JobOverview) -> KnownRun:
+    """Return a copy for an ended run without a row, so that the next polls do not read the run again."""
+    return KnownRun(
+        key=0,
+        name=job_name(job.name),
+        state=job.state,
+        moved_at=job.moved_at,
+        vertices=(),
+        has_config=True,
+        restored_at=None,
+        newest_checkpoint=None,
+        unfinished=frozenset(),
+        in_progress=0,
+        next_read_at=None,
+        missing=False,
+        final_read_done=True,
+        schedule=PollSchedule.of(job.id, cluster.poll_interval_s),
+        elsewhere=True,
+    )

@@ -178,7 +178,7 @@ class EngineReason(ReasonCode):
         "engines.node-json-bad-address",
         _("The leader's node contains JSON whose address is not a string."),
     )
-    NODE_NOT_JAVA = "engines.node-not-java", _("The leader's node is not written by Java.")
+    NODE_NOT_JAVA = "engines.node-not-java", _("The leader's node does not have Java's format.")
     NODE_BAD_START = (
         "engines.node-bad-start",
         _("The leader's node does not begin with an address."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gettext
+import json
 import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ class ReasonCode(StrEnum):
         PAUSED_UNTIL = "recovery.paused-until", _("its automation is paused until {until:minute}")
 
     Rows store the code, so it stays when the text is reworded. `_` marks the text: the English text is the key in
-    the catalogues of the other languages. After the colon of a place stands one of FORMS, or a format of Python; a
+    the catalogues of the other languages. After the colon in a placeholder is one of FORMS, or a format of Python; a
     translation may choose another one.
 
     A text that depends on the grammatical number of an argument has two English forms, and in the catalogues as many
@@ -102,6 +103,14 @@ def from_json(value: Any) -> Reason | None:
     try:
         return Reason(code, {name: _from_json(each) for name, each in args.items()})
     except _UnknownReason:
+        return None
+
+
+def from_text(text: str) -> Reason | None:
+    """Return the reason that a text has as JSON, such as the output of a process. None if the text is anything else."""
+    try:
+        return from_json(json.loads(text))
+    except ValueError:
         return None
 
 

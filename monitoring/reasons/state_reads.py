@@ -13,6 +13,7 @@ class StateReadReason(ReasonCode):
 
     SNAPSHOT_OF_ANOTHER_JOB = "state-reads.snapshot-of-another-job", _("Snapshot {number} does not belong to this job.")
     TOO_MANY = "state-reads.too-many", _("{count} requests are already queued. Try again when some of them are done.")
+    NOT_READ = "state-reads.not-read", _("The state cannot be read: {problem}")
     WORKER_GONE = "state-reads.worker-gone", _("The worker that read the state stopped. Try again.")
     TOO_SLOW = (
         "state-reads.too-slow",
@@ -23,4 +24,5 @@ class StateReadReason(ReasonCode):
         _("The result has {size:,} bytes, but at most {most:,} can be shown. Request fewer rows."),
     )
     UNREADABLE = "state-reads.unreadable", _("The result cannot be read: it is not JSON.")
+    PROCESS_ENDED = "state-reads.process-ended", _("The reader failed with exit code {code}: {detail}")
     WITHOUT_REASON = "state-reads.without-reason", _("The reader ended without an error message.")

@@ -156,7 +156,7 @@ class WorkReason(ReasonCode):
     NOT_PINGED = "work.not-pinged", _("The dead man's switch is not pinged. {why}")
 
     STATE_READ = "work.state-read", _("The state of {snapshot} of {job} was read.")
-    STATE_NOT_READ = "work.state-not-read", _("The state of {snapshot} of {job} was not read: {problem}.")
+    STATE_NOT_READ = "work.state-not-read", _("The state of {snapshot} of {job} was not read: {problem:clause}.")
 
     POLLED = "work.polled", _("{cluster}: {events:clauses}.")
     CLUSTER_SILENT = "work.cluster-silent", _("{cluster} does not answer: {why}")

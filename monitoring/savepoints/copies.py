@@ -45,7 +45,7 @@ from monitoring.state_roots import is_below
 
 log = logging.getLogger(__name__)
 
-# A claim outlives some renewals that the database does not answer.
+# A claim lasts longer than several renewals, in case the database does not answer some of them.
 CLAIM = timedelta(seconds=60)
 RENEW_S = 15.0
 # How many times a copy is tried if its worker is stopped, and how long to wait before the next try to remove files.

@@ -51,9 +51,9 @@ def advance_disposals(now: datetime) -> Counter[Outcome]:
     needed = needs([each.path for each in claimed if not each.disposal_request], now)
     spared = [each for each in claimed if plain_path(each.path) in needed]
     ours = [each for each in claimed if each not in spared and _is_ours(each, now)]
-    asked = [each for each in claimed if each not in spared and each not in ours]
-    answers = call_all([Call(each.job.cluster, _Act(each)) for each in asked])
-    outcome = Counter(_settle(each, answer, now) for each, answer in zip(asked, answers, strict=True))
+    requested = [each for each in claimed if each not in spared and each not in ours]
+    answers = call_all([Call(each.job.cluster, _Act(each)) for each in requested])
+    outcome = Counter(_settle(each, answer, now) for each, answer in zip(requested, answers, strict=True))
     outcome += Counter(_spare(each, needed[plain_path(each.path)][0], now) for each in spared)
     time_limit = TimeLimit(READ_WITHIN_S)
     outcome += Counter(_settle(each, _remove(each, time_limit), now) for each in ours)

@@ -23,7 +23,7 @@ from django.db import IntegrityError, transaction
 from monitoring import clock
 from monitoring.models import StateRead, StateReadKind, StateReadState
 from monitoring.reasons.columns import columns, stored
-from monitoring.reasons.reason import Reason
+from monitoring.reasons.reason import Reason, from_text
 from monitoring.reasons.report import CycleReport
 from monitoring.reasons.state_reads import StateReadReason
 from monitoring.reasons.work import WorkReason
@@ -31,7 +31,7 @@ from monitoring.reasons.work import WorkReason
 LIMIT = timedelta(minutes=3)
 _LEASE = LIMIT + timedelta(seconds=30)
 MOST_BYTES = 4_000_000  # largest size of an answer
-_PROBLEM_LIMIT = 2_000
+_PROBLEM_LIMIT = 20_000  # bytes of a failed command's output that are read, from the end
 
 
 def run_next_read(now: datetime) -> CycleReport | None:
@@ -40,10 +40,12 @@ def run_next_read(now: datetime) -> CycleReport | None:
     read = _claim(now)
     if read is None:
         return None
-    answer, problem = _asked(read, LIMIT)
+    answer, problem = _answer_to(read, LIMIT)
     state = StateReadState.FAILED if problem else StateReadState.DONE
     mine = StateRead.objects.filter(pk=read.pk, state=StateReadState.RUNNING, started_at=now)
-    mine.update(state=state, answer=answer, **columns("problem", problem), ended_at=clock.now(), claimed_until=None)
+    mine.update(
+        state=state, answer=answer, **columns("problem", problem or ""), ended_at=clock.now(), claimed_until=None
+    )
     of = {"snapshot": stored(read, "label"), "job": read.job.name}
     return CycleReport((WorkReason.STATE_NOT_READ(**of, problem=problem) if problem else WorkReason.STATE_READ(**of),))
 
@@ -100,7 +102,7 @@ def _reference(read: StateRead) -> Iterator[str]:
         yield f"--view={read.view}"
 
 
-def _asked(read: StateRead, limit: timedelta) -> tuple[Any, Reason | str]:
+def _answer_to(read: StateRead, limit: timedelta) -> tuple[Any, Reason | None]:
     """Run the process, and return the answer, or None and the problem."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         command = [sys.executable, str(Path(settings.BASE_DIR) / "manage.py"), *arguments(read)]
@@ -112,8 +114,8 @@ def _asked(read: StateRead, limit: timedelta) -> tuple[Any, Reason | str]:
         finally:
             _end(process)
         if code != 0:
-            return None, _told(errors)
-        return _answer(out)
+            return None, _problem(code, out, errors)
+        return _parsed(out)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -123,21 +125,27 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _answer(out: IO[bytes]) -> tuple[Any, Reason | str]:
+def _parsed(out: IO[bytes]) -> tuple[Any, Reason | None]:
     size = out.seek(0, os.SEEK_END)
     if size > MOST_BYTES:
         return None, StateReadReason.TOO_LARGE(size=size, most=MOST_BYTES)
     out.seek(0)
     try:
-        return json.loads(out.read()), ""
+        return json.loads(out.read()), None
     except ValueError:
         return None, StateReadReason.UNREADABLE()
 
 
-def _told(errors: IO[bytes]) -> Reason | str:
-    """Return the command's last error message. Spark may have written warnings to the same stream before."""
-    size = errors.seek(0, os.SEEK_END)
-    errors.seek(max(0, size - 20_000))
-    lines = [line.strip() for line in errors.read().decode(errors="replace").splitlines() if line.strip()]
-    said = next((line for line in reversed(lines) if line.startswith("CommandError:")), lines[-1] if lines else "")
-    return said.removeprefix("CommandError:").strip()[:_PROBLEM_LIMIT] or StateReadReason.WITHOUT_REASON()
+def _problem(code: int, out: IO[bytes], errors: IO[bytes]) -> Reason:
+    """Return the reason that the command wrote. If it wrote none, quote the last line of its error output."""
+    reason = from_text(_end_of(out))
+    if reason is not None:
+        return reason
+    detail = _end_of(errors).strip().rpartition("\n")[2].strip()
+    return StateReadReason.PROCESS_ENDED(code=code, detail=detail) if detail else StateReadReason.WITHOUT_REASON()
+
+
+def _end_of(file: IO[bytes]) -> str:
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - _PROBLEM_LIMIT))
+    return file.read().decode(errors="replace")

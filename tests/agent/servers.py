@@ -73,7 +73,7 @@ class Waymark:
 
 @contextmanager
 def raw_server(talk: Callable[[socket.socket], None]) -> Iterator[str]:
-    """Yield the address of a server that accepts connections and calls `talk` with each, in a thread of its own."""
+    """Yield the address of a server that accepts connections and calls `talk` with each, in a separate thread."""
     accepted: list[socket.socket] = []
     over = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listening:

@@ -70,7 +70,7 @@ def test_every_row_is_in_the_result_exactly_once(
         with capsys.disabled():
             print(f"  {sink}: {line}", flush=True)
 
-    conf = {"spark.sql.files.openCostInBytes": "0"}  # few tasks for many small files
+    conf = {"spark.sql.files.openCostInBytes": "0"}  # many small files need only a few tasks
     if cluster is None:
         faults = drawn(chance, ROUNDS, FAULTS)
     else:  # the first fault is always one that needs a cluster

@@ -67,7 +67,7 @@ def session_of(jvm: Jvm) -> Any:
     return SimpleNamespace(_jvm=jvm)
 
 
-def test_a_pyspark_with_all_of_it_passes() -> None:
+def test_a_pyspark_with_the_needed_private_api_passes() -> None:
     check(session_of(Jvm()), "4.0 to 4.3")
 
 
@@ -104,7 +104,7 @@ def test_an_older_pyspark_may_lack_names_used_only_with_newer_ones(monkeypatch: 
 
 
 @pytest.mark.spark
-def test_the_installed_pyspark_has_all_of_it(spark: Any) -> None:
+def test_the_installed_pyspark_has_the_needed_private_api(spark: Any) -> None:
     check(spark, supported_pyspark())
 
 
@@ -142,7 +142,7 @@ def test_a_session_is_not_handed_out_unchecked(tmp_path: Path, monkeypatch: pyte
         session.start_session("job", {"spark.master": "local[1]"}, WorkDirectory(tmp_path))
 
 
-def test_a_restart_changes_nothing_about_it(tmp_path: Path) -> None:
+def test_a_pyspark_that_lacks_private_api_is_not_retried(tmp_path: Path) -> None:
     spec = DriverSpec(
         "0" * 32, "job", 1, "p.py", "p:main", (), None, {}, str(tmp_path), "t", "http://127.0.0.1:9", 20.0
     )

@@ -36,7 +36,7 @@ def test_an_audit_entry_reads_as_a_sentence(action: str, details: dict[str, Any]
     assert action_text(entry(action, **details)) == words
 
 
-def test_actors_that_are_no_accounts_are_named_in_the_language_of_the_page() -> None:
+def test_actors_that_are_not_accounts_are_named_in_the_language_of_the_page() -> None:
     names = (audit.AUTOMATION, audit.ANONYMOUS, cluster.ACTOR, "olga", "Job failed")
     assert [actor_name(name) for name in names] == ["waymark", "anonymous", "manage.py", "olga", "Job failed"]
     with override("zh-hans"):

@@ -30,10 +30,10 @@ def test_three_jobs_of_a_cluster_within_two_minutes_are_a_group() -> None:
 @pytest.mark.parametrize(
     "apart",
     [
-        [incident(1), incident(2, 60), incident(3, 121)],  # too late
-        [incident(1), incident(2), incident(2, 5, "job_failed")],  # two jobs
-        [incident(1), incident(2), incident(3, kind="restart_loop")],  # another kind
-        [incident(1), incident(2), incident(3, cluster="us")],  # another cluster
+        [incident(1), incident(2, 60), incident(3, 121)],  # opened too late
+        [incident(1), incident(2), incident(2, 5, "job_failed")],  # only two jobs
+        [incident(1), incident(2), incident(3, kind="restart_loop")],  # incidents of another kind
+        [incident(1), incident(2), incident(3, cluster="us")],  # incidents on another cluster
         [],
     ],
 )

@@ -110,7 +110,7 @@ ALIKE_EVERYWHERE = {"p95"}
 
 
 def _keys_of_evidence() -> Iterator[str]:
-    """Of every dictionary with constant keys in the rules' kinds, which are nothing but evidence and parameters.
+    """Return the keys of all dictionaries with constant keys in the rules' kinds: evidence and parameters.
 
     Arguments of reasons are `said`.
     """

@@ -84,7 +84,7 @@ def test_every_way_of_writing_seals(job: Job) -> None:
     assert PLAIN not in serializers.serialize("json", Job.objects.all())
 
 
-def test_the_same_launch_is_no_new_version(job: Job) -> None:
+def test_the_same_launch_is_not_a_new_version(job: Job) -> None:
     version = remember_edit(Job.objects.get(), LAUNCH, "olga", timezone.now())
     assert (version.number, LaunchVersion.objects.count()) == (1, 1)
 
@@ -105,7 +105,7 @@ def test_a_secret_that_no_key_decrypts_is_kept_and_never_used_for_a_start(job: J
         call_command("secrets", "check", stdout=StringIO())
 
 
-def test_rekeying_covers_them(job: Job, settings: Settings) -> None:
+def test_rekeying_includes_launch_records(job: Job, settings: Settings) -> None:
     settings.WAYMARK_SECRET_KEYS = [Fernet.generate_key().decode()]
     settings.SECRET_KEY_FALLBACKS = []
     assert rekey().sealed == 3

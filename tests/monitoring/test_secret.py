@@ -59,7 +59,7 @@ def test_a_secret_is_not_shown_in_representations(rows: Rows, caplog: pytest.Log
         json.dumps(secret)
 
 
-def test_a_row_is_not_found_by_it(rows: Rows) -> None:
+def test_a_row_cannot_be_found_by_its_secret(rows: Rows) -> None:
     rows.cluster(token=PLAIN)
     with pytest.raises(FieldError, match="Unsupported lookup 'exact'"):
         Cluster.objects.filter(token=PLAIN).exists()
@@ -127,7 +127,7 @@ def test_a_modified_secret_is_not_decrypted() -> None:
         unseal(sealed[:-4] + ("AAA=" if sealed[-4:] != "AAA=" else "BBB="))
 
 
-def test_a_dump_contains_it_encrypted_and_restores_it(rows: Rows) -> None:
+def test_a_dump_contains_the_encrypted_secret_and_can_be_loaded(rows: Rows) -> None:
     cluster = rows.cluster(token=PLAIN)
     dump = serializers.serialize("json", [cluster])
     assert PLAIN not in dump

@@ -84,7 +84,7 @@ class ChosenLauncher:
 
 
 class PodOutOfReach:
-    """A pod that this job manager cannot reach. The driver's registration, lease and claim show whether it lives."""
+    """A pod that this job manager cannot reach. Only the driver's registration, lease and claim are known."""
 
     pid = None
     has_started = True

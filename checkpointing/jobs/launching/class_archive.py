@@ -37,7 +37,7 @@ VARIABLE = "WAYMARK_CLASS_ARCHIVE"
 BEING_MADE = 3
 _SUFFIX, _TOLD, _USED = ".jsa", ".sha256", ".used"
 _KEPT_UNUSED_S = 7 * 86_400
-# An archive that does not fit is no problem. Without these options Java reports it at each start.
+# Java ignores an archive that does not fit. These options keep it from reporting that at each start.
 _QUIET = "-Xlog:cds*=off -Xlog:class+path*=off"
 
 
@@ -118,7 +118,7 @@ class ClassArchives:
         except FileNotFoundError:
             return False
         except (OSError, ValueError) as error:
-            logger.warning("the class archive %s is not used and made anew: %s", archive, error)
+            logger.warning("the class archive %s is not used but created again: %s", archive, error)
             archive.unlink(missing_ok=True)
             self._tried.discard(archive)
             return False
@@ -186,9 +186,9 @@ def _fingerprint(java_home: Path) -> str:
     """Return a hash of everything that an archive depends on, and of this machine: several may share the directory."""
     real = real_home(java_home)
     release = real / "release"
-    told = [platform.node(), str(real), release.read_text() if release.exists() else "", version("pyspark")]
+    parts = [platform.node(), str(real), release.read_text() if release.exists() else "", version("pyspark")]
     spec = find_spec("pyspark")
     for place in (spec.submodule_search_locations or []) if spec else []:
         jars = sorted((Path(place) / "jars").iterdir())
-        told += [f"{jar} {jar.stat().st_size} {jar.stat().st_mtime_ns}" for jar in jars]
-    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
+        parts += [f"{jar} {jar.stat().st_size} {jar.stat().st_mtime_ns}" for jar in jars]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

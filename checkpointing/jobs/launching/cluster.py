@@ -108,7 +108,7 @@ def _with_zips(settings: Mapping[str, str], work: Path) -> dict[str, str]:
 
 
 class SubmittedApplication:
-    """A driver in a cluster. Ending the client does not end the application, so the cluster is asked to end it."""
+    """A driver in a cluster. Ending the client does not end the application, so the cluster must end it."""
 
     left_nothing = False
     has_started = True

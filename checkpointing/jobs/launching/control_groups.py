@@ -52,7 +52,7 @@ def limit_of(configuration: Mapping[str, str], demand: Demand) -> int:
         return _DEFAULT_SHARE * demand.memory
     limit = memory_bytes(LIMIT, configuration[LIMIT])
     if limit < demand.memory:
-        allowed = f"at least what the driver asks for, {gib(demand.memory)}"
+        allowed = f"at least what the driver requests, {gib(demand.memory)}"
         raise InvalidConfiguration(LIMIT, configuration[LIMIT], allowed)
     return limit
 
@@ -102,7 +102,7 @@ class DriverGroups:
     def place(self, pid: int, limit: int) -> DriverGroup:
         """Limit a driver that was just started, together with the processes that it has already started. Raise OSError.
 
-        The group stays until `release`, so that it can tell later why the driver has ended.
+        The group stays until `release`, so that it can later show why the driver has ended.
         """
         self._remove_empty()
         path = self._root / f"{_DRIVER}{pid}"

@@ -31,18 +31,18 @@ def demand_of(configuration: Mapping[str, str], deployment: Deployment) -> Deman
     """Return the demand, or None for a driver elsewhere. Raise InvalidConfiguration, which names the wrong key."""
     if deployment.driver_is_in_the_cluster:
         return None
-    asked = requested_memory(configuration)
-    return Demand(asked or heap_and_overhead(configuration) + _tasks_in(deployment) * _WORKER_BYTES)
+    requested = requested_memory(configuration)
+    return Demand(requested or heap_and_overhead(configuration) + _tasks_in(deployment) * _WORKER_BYTES)
 
 
 def requested_memory(configuration: Mapping[str, str]) -> int | None:
     """Return the value of `waymark.driver.memory` in bytes, or None if it is not set. Raise InvalidConfiguration."""
     if MEMORY not in configuration:
         return None
-    asked = memory_bytes(MEMORY, configuration[MEMORY])
-    if asked < MIB:
+    requested = memory_bytes(MEMORY, configuration[MEMORY])
+    if requested < MIB:
         raise InvalidConfiguration(MEMORY, configuration[MEMORY], "at least 1mb")
-    return asked
+    return requested
 
 
 def heap_and_overhead(configuration: Mapping[str, str], factor_key: str = FACTOR, default_factor: str = "0.1") -> int:

@@ -148,5 +148,5 @@ def resolves(name: str) -> bool:
 
 def _batches_to_retain(configuration: Mapping[str, str]) -> int:
     """Return the number of batches to keep, so that Spark does not delete the files of a batch during its snapshot."""
-    asked = configuration.get("spark.sql.streaming.minBatchesToRetain", "")
-    return max(LEAST_BATCHES_TO_RETAIN, int(asked)) if asked.strip().isdigit() else 100
+    requested = configuration.get("spark.sql.streaming.minBatchesToRetain", "")
+    return max(LEAST_BATCHES_TO_RETAIN, int(requested)) if requested.strip().isdigit() else 100

@@ -72,7 +72,7 @@ class _Job:
 class SparePool:
     """The pool. `command` holds Python's arguments that start a spare; the path of its specification comes last.
 
-    `room` limits what spare drivers may use; None means no limit. `load` is what the living ones use. Usable on any
+    `room` limits what spare drivers may use; None means no limit. `load` is what the running ones use. Usable on any
     thread.
     """
 

@@ -14,6 +14,7 @@ from django.core.management.base import BaseCommand, CommandError
 from checkpointing.java import JavaNotFound
 from checkpointing.storage.locations import as_absolute
 from dashboard.stack.extras import JOBMANAGER, require
+from monitoring.reasons.state_reads import StateReadReason
 
 if TYPE_CHECKING:
     from checkpointing.state_reading.contents import SnapshotContents
@@ -67,6 +68,8 @@ class Command(BaseCommand):
         try:
             result, lines = actions[options["action"]](options)
         except (OSError, ValueError, JavaNotFound) as error:
+            if options["json"]:  # the worker that shows the state on a page reads the reason
+                self.stdout.write(json.dumps(StateReadReason.NOT_READ(problem=str(error)).as_json()))
             raise CommandError(str(error)) from error
         if options["json"]:
             self.stdout.write(json.dumps(dataclasses.asdict(result), default=_plain, ensure_ascii=False))

@@ -32,7 +32,7 @@ WHERE extract(epoch FROM coalesce(first, %(until)s::timestamptz) - begun) >= "li
 
 
 def suspects(query: FactQuery, marks: str, parameters: Mapping[str, Any]) -> set[int]:
-    """Return the jobs whose age may reach a limit, and `ask.must`.
+    """Return the jobs whose age may reach a limit, and `query.must`.
 
     `marks` is a statement that returns rows (job, limit in seconds, start of the age, first event of the time range).
     """

@@ -28,9 +28,9 @@ def gather_budgets(query: FactQuery) -> Found:
         if budget.used_percent is not None and budget.measured_at <= query.until + LATE:
             at = min(budget.measured_at, query.until)
             events[job].append(Event(at, budget.used_percent, budget.missed, budget.counted))
-    told = {job for job, found in events.items() if any(event.value >= query.least for event in found)}
+    large = {job for job, found in events.items() if any(event.value >= query.least for event in found)}
     goals = {job: Goal(each.percent, each.limit_ms, each.days) for job, each in budgets.items()}
-    return {job: Facts(events=sorted(events[job]), goal=goals.get(job)) for job in {*told, *query.must}}
+    return {job: Facts(events=sorted(events[job]), goal=goals.get(job)) for job in {*large, *query.must}}
 
 
 def _a_day_ends(query: FactQuery) -> bool:

@@ -34,19 +34,19 @@ def gather_hourly_sizes(query: FactQuery) -> Found:
     looked_at = {hour_of(query.until), *hours(query.since, query.until)}
     large = [job for job, events in _standing(query.jobs, looked_at).items() if max(_sizes(events)) >= query.least]
     found = _standing(large, _with_day_before(looked_at))
-    told = {
+    needed = {
         *query.must,
         *(job for job, events in found.items() if max(_sizes(events)) - min(_sizes(events)) >= query.least),
     }
-    found = _standing(told, _with_day_before({hour_of(query.since), *looked_at}))
-    return {job: Facts(events=sorted(found.get(job, ()))) for job in told}
+    found = _standing(needed, _with_day_before({hour_of(query.since), *looked_at}))
+    return {job: Facts(events=sorted(found.get(job, ()))) for job in needed}
 
 
 def _standing(jobs: Collection[int], marks: Collection[datetime]) -> dict[int, set[Event]]:
     found: dict[int, set[Event]] = defaultdict(set)
     if jobs:
-        asked = {"marks": sorted(marks), "jobs": list(jobs), "fresh": FRESH}
-        for job, at, size, number, row in select(_STANDING, asked):
+        parameters = {"marks": sorted(marks), "jobs": list(jobs), "fresh": FRESH}
+        for job, at, size, number, row in select(_STANDING, parameters):
             found[job].add(Event(at, float(size), number, row))
     return found
 

@@ -58,7 +58,7 @@ WHERE restarts >= %(least)s OR job_id = ANY(%(must)s)
 
 
 def runs_of(jobs: Collection[int], since: datetime) -> dict[int, list[RunFact]]:
-    """Return, by job, the runs that lived after `since` and the newest run, oldest first."""
+    """Return, by job, the runs that were live after `since` and the newest run, oldest first."""
     found: dict[int, list[RunFact]] = defaultdict(list)
     for job, number, started, ended, failed, lost, interval, timeout, tolerable, cause, exception in select(
         _RUNS, {"jobs": list(jobs), "since": since}

@@ -26,10 +26,10 @@ class Age(Kind):
 
     def moments(self, facts: Facts, terms: Terms, since: datetime, until: datetime) -> Iterable[datetime]:
         """Yield each event and each start and end of a run, which may reset the age, and when it reaches the limit."""
-        anew = {since, *(event.at for event in facts.within(since, until))}
-        anew |= {run.started_at for run in facts.runs if since < run.started_at <= until}
-        anew |= {run.ended_at for run in facts.runs if run.ended_at and since < run.ended_at <= until}
-        for at in anew:
+        resets = {since, *(event.at for event in facts.within(since, until))}
+        resets |= {run.started_at for run in facts.runs if since < run.started_at <= until}
+        resets |= {run.ended_at for run in facts.runs if run.ended_at and since < run.ended_at <= until}
+        for at in resets:
             yield at
             begin, limit = self.begin(facts, terms, at), self.limit(facts, terms, at)
             if begin is not None and limit is not None:

@@ -13,7 +13,7 @@ from monitoring.alerts.rule_facts import Event, Facts
 from monitoring.reasons.reason import Reason, ReasonCode
 
 EVIDENCE_EVENTS = 20
-NEW_RUN = 2  # the value of a restart event that is a new run; a restart by the engine has 1
+NEW_RUN = 2  # the value of an event for a new run; an event for a restart by the engine has 1
 
 
 def window(default: int) -> Number:

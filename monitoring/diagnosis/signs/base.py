@@ -16,7 +16,7 @@ from monitoring.history.expectations import Basis
 from monitoring.reasons.reason import Reason, ReasonCode
 
 ENOUGH = 5  # minimum number of completed checkpoints for medians
-USUAL_WITHIN = 2  # spreads
+USUAL_WITHIN = 2  # a value is usual within this number of spreads around the median
 FLINK = "https://nightlies.apache.org/flink/flink-docs-stable/docs/"
 SPARK = "https://spark.apache.org/docs/latest/streaming/"
 
@@ -72,7 +72,7 @@ def has_expired(checkpoint: CheckpointFacts) -> bool:
 def is_slow(facts: DiagnosisFacts, checkpoint: CheckpointFacts) -> bool:
     """Return whether a checkpoint took at least twice as long as usual, and a second longer.
 
-    Without a usual duration, and for a savepoint, which writes everything, the limit is half of the time-out. An
+    Without a usual duration, and for a savepoint, which writes everything, the limit is half of the timeout. An
     expired checkpoint is always slow. A checkpoint that failed for another reason is not.
     """
     if checkpoint.has_failed:

@@ -17,8 +17,8 @@ from monitoring.history.expectations import Basis
 from monitoring.marking import plural as ngettext
 from monitoring.reasons.reason import Reason, ReasonCode
 
-FAR = 4  # spreads above the expected duration that count as far
-MORE = 1.5  # factor above the expected duration that counts as long
+FAR = 4  # a duration is far above the expected one from this number of spreads on
+MORE = 1.5  # a duration is long from this multiple of the expected one on
 SOON = timedelta(days=90)
 DOUBLES_IN = 60  # days
 MUCH = 100 * 1024**2
@@ -116,14 +116,14 @@ class TimeoutForeseen(SettingSign):
     weight = 0.75
 
     def sentence(self, facts: DiagnosisFacts) -> Reason | None:
-        told, timeout = facts.forecast, facts.settings.timeout
-        if told is None or told.duration_per_day is None or told.exceeds_timeout_on is None:
+        forecast, timeout = facts.forecast, facts.settings.timeout
+        if forecast is None or forecast.duration_per_day is None or forecast.exceeds_timeout_on is None:
             return None
         if timeout is None or not facts.runs:
             return None
-        if told.exceeds_timeout_on > facts.now + SOON or timeout_too_short.near_timeout(facts) is not None:
+        if forecast.exceeds_timeout_on > facts.now + SOON or timeout_too_short.near_timeout(facts) is not None:
             return None
-        growth, day = told.duration_per_day, told.exceeds_timeout_on
+        growth, day = forecast.duration_per_day, forecast.exceeds_timeout_on
         return HistoryReason.TAKES_LONGER_DAILY(growth=growth, timeout=timeout, day=day)
 
     def advise(self, facts: DiagnosisFacts) -> Sequence[Advice]:
@@ -131,9 +131,11 @@ class TimeoutForeseen(SettingSign):
         return (Advice("execution.checkpointing.timeout", "", why, CHECKPOINTING),)
 
     def evidence(self, facts: DiagnosisFacts) -> Sequence[Evidence]:
-        told = facts.forecast
-        grown = size(told.state_per_day) if told and told.state_per_day and told.state_per_day > 0 else ""
-        days = (Evidence(HistoryReason.DAYS(), str(told.days if told else 0)),)
+        forecast = facts.forecast
+        grown = (
+            size(forecast.state_per_day) if forecast and forecast.state_per_day and forecast.state_per_day > 0 else ""
+        )
+        days = (Evidence(HistoryReason.DAYS(), str(forecast.days if forecast else 0)),)
         return (Evidence(HistoryReason.STATE_PER_DAY(), grown), *days) if grown else days
 
 

@@ -49,7 +49,7 @@ class Interrupted(Sign):
             self.title,
             InterruptedReason.WHILE_UNDER_WAY(number=checkpoint.number, what=_SAYS[reason]()),
             confidence=Confidence.CERTAIN,
-            weight=-1.0,  # an exception explains more
+            weight=-1.0,  # below a finding about the exception, which explains more
         )
 
 

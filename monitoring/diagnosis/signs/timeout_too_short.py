@@ -1,4 +1,4 @@
-"""Find a time-out that is too close to the usual duration of the job's checkpoints."""
+"""Find a timeout that is too close to the usual duration of the job's checkpoints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from monitoring.diagnosis.finding import Advice, Confidence, Evidence, Finding
 from monitoring.diagnosis.signs.base import FLINK, Label, Sign, has_expired, has_normal, milliseconds, nice
 from monitoring.reasons.reason import ReasonCode
 
-NEAR = 0.6  # share of the time-out that the p95 duration may reach
+NEAR = 0.6  # share of the timeout that the p95 duration may reach
 ROOM = 3
 
 
@@ -51,7 +51,7 @@ class TimeoutTooShort(Sign):
 
 
 def near_timeout(facts: DiagnosisFacts) -> float | None:
-    """Return the p95 duration of completed checkpoints if it is near the time-out, else None."""
+    """Return the p95 duration of completed checkpoints if it is near the timeout, else None."""
     p95, timeout = facts.normal.duration_p95, facts.settings.timeout
     return p95 if has_normal(facts) and p95 is not None and timeout and p95 >= NEAR * timeout else None
 

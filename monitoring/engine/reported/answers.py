@@ -16,7 +16,7 @@ from monitoring.models import ReportedRun
 
 Json = dict[str, Any]
 
-# A run that is not reported for so long is no longer listed, and is then LOST.
+# A run without a report for this long is no longer listed, and becomes LOST.
 GONE = timedelta(hours=24)
 _CLASS = re.compile(r"[\w.$]*[A-Z]\w*(?:Exception|Error|Throwable)\w*")
 _NO_WATERMARK = datetime(1970, 1, 1, tzinfo=UTC)

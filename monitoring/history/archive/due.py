@@ -10,7 +10,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from monitoring.history.catalogue import Month
 from monitoring.history.partitions import partitions_of
 from monitoring.models import ArchivedFile, ArchivedKind, ArchivedState, PartitionTouch
 from monitoring.reasons.archive import ArchiveReason
-from monitoring.reasons.reason import Reason, from_json
+from monitoring.reasons.reason import Reason, from_text
 from monitoring.reasons.report import CycleReport
 from monitoring.reasons.work import WorkReason
 
@@ -73,14 +72,8 @@ def report_of(command: Sequence[str], limit_s: float) -> CycleReport:
     except subprocess.TimeoutExpired:
         raise NotArchived(ArchiveReason.PROCESS_HUNG(limit_s=limit_s)) from None
     if process.returncode:
-        raise NotArchived(_reason_in(process.stdout) or _how_it_ended(process))
+        raise NotArchived(from_text(process.stdout) or _how_it_ended(process))
     return CycleReport.from_json(json.loads(process.stdout))
-
-
-def _reason_in(output: str) -> Reason | None:
-    with suppress(ValueError):
-        return from_json(json.loads(output))
-    return None
 
 
 def _how_it_ended(process: subprocess.CompletedProcess[str]) -> Reason:

@@ -67,7 +67,7 @@ def needed(span: Span) -> dict[ArchivedKind, list[int]]:
 
 def _keys(statement: str, span: Span) -> list[int]:
     longest = Cluster.objects.aggregate(longest=Max("history_length"))["longest"] or 0
-    asked: dict[str, Any] = {"start": span.start, "end": span.end, "newest": max(NEWEST, longest)}
+    parameters: dict[str, Any] = {"start": span.start, "end": span.end, "newest": max(NEWEST, longest)}
     with connection.cursor() as cursor:
-        cursor.execute(statement, asked)
+        cursor.execute(statement, parameters)
         return [key for (key,) in cursor.fetchall()]

@@ -105,12 +105,12 @@ _DIFFERENT = f"""
 SELECT count(*) FROM (
     SELECT r.job_id, floor(date_part('epoch', k.triggered_at) / {DAY_S})::bigint AS day, count(*) AS rows
     FROM {{partition}} k JOIN monitoring_run r ON r.id = k.run_id GROUP BY 1, 2
-) there
+) archived
 LEFT JOIN (
     SELECT job_id, floor(date_part('epoch', start) / {DAY_S})::bigint AS day, completed + failed + pending AS rows
     FROM monitoring_rollup WHERE seconds = {DAY_S} AND start >= %(start)s AND start < %(end)s
-) told USING (job_id, day)
-WHERE told.rows IS DISTINCT FROM there.rows
+) rolled USING (job_id, day)
+WHERE rolled.rows IS DISTINCT FROM archived.rows
 """  # noqa: S608 (constants only)
 
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 MINUTES_KEPT_S = 3 * HOUR  # how long roll-ups of minutes are kept
-FORGOTTEN_WITHIN_S = 900  # for how long after three hours minutes are still made, because their deletion is delayed
+FORGOTTEN_WITHIN_S = 900  # deletion may lag: roll-ups of minutes are computed for this much longer than they are kept
 # The version of the program. A job that was started with another version reads all checkpoints again.
 PROGRAM = 3
 # The version of the sketches: KLL sketches of float values by Apache DataSketches, with its default k of 200.

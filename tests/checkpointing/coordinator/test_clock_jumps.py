@@ -1,4 +1,4 @@
-"""A jump of the wall clock changes no time-out, pause or interval, and the shown durations remain plausible."""
+"""A jump of the wall clock changes no timeout, pause or interval, and the shown durations remain plausible."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def shown(harness: CoordinatorHarness, checkpoint_id: int) -> CheckpointStatisti
 
 
 @JUMPS
-def test_a_pending_checkpoint_expires_after_its_time_out_and_not_before(seconds: int) -> None:
+def test_a_pending_checkpoint_expires_after_its_timeout_and_not_before(seconds: int) -> None:
     harness = CoordinatorHarness(timeout_ms=60_000, tolerable_failures=5)
     future = harness.coordinator.trigger_checkpoint()
 

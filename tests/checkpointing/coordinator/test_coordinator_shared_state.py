@@ -51,7 +51,7 @@ def test_no_checkpoint_starts_while_shared_files_are_being_removed(harness: Coor
     assert harness.io.num_queued == 2
 
     harness.coordinator.trigger_checkpoint()
-    assert harness.io.num_queued == 2  # no request for an ID
+    assert harness.io.num_queued == 2  # the trigger waits, so no ID is requested
     harness.io.run_all()
 
     assert harness.storage.shared == set()
@@ -104,11 +104,11 @@ def test_shared_files_are_not_removed_while_a_checkpoint_is_being_triggered(harn
     harness.decline(1)
     harness.io.inline = False
     harness.coordinator.trigger_checkpoint()
-    assert harness.io.num_queued == 1  # the request for the ID
+    assert harness.io.num_queued == 1  # the only effect is the request for an ID
 
     harness.acknowledge(1, SOURCE.id, 0, files=(shared_file("late"),))
 
-    assert harness.io.num_queued == 1  # and no removal
+    assert harness.io.num_queued == 1  # no file is removed
     harness.io.run_all()
     harness.acknowledge_all(2, (shared_file("late"),))
     harness.io.run_all()

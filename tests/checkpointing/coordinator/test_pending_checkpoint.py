@@ -76,7 +76,7 @@ def test_conformance_d01_d02_a_savepoint_cannot_be_subsumed(kind: CheckpointKind
 def test_conformance_d03_only_a_fully_acknowledged_checkpoint_can_be_finalized() -> None:
     checkpoint = pending()
     checkpoint.acknowledge(ack(SOURCE.id, 0), 2_000)
-    with pytest.raises(IllegalCheckpointState, match="misses 2 subtasks"):
+    with pytest.raises(IllegalCheckpointState, match="waits for 2 subtasks"):
         checkpoint.finalize(JOB, 3_000)
     for index in range(2):
         checkpoint.acknowledge(ack(STATEFUL.id, index), 2_500)

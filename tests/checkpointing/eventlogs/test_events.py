@@ -52,7 +52,7 @@ def changed(**fields: Any) -> Iterator[Json]:
     return iter(application(text_of([*header(), progress(1, **fields)])).news(1).batches)
 
 
-def test_what_spark_does_not_know_is_left_out() -> None:
+def test_values_that_spark_does_not_report_are_omitted() -> None:
     batch = next(changed())
     assert "inputRowsPerSecond" not in batch
     assert (batch["processedRowsPerSecond"], batch["numInputRows"]) == (2.5, 7)

@@ -232,7 +232,7 @@ def test_damage_is_named_and_what_follows_is_read(tmp_path: Path) -> None:
     assert reader.problems == []
 
 
-def test_a_line_that_is_no_event_does_not_stop_the_others(tmp_path: Path) -> None:
+def test_a_line_that_is_not_an_event_does_not_stop_the_others(tmp_path: Path) -> None:
     log = EventLog(tmp_path)
     log.append(*header(), progress(0))
     log.append_bytes(b'{"Event":"org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent","pro\n')

@@ -69,7 +69,7 @@ def proxy(zookeeper_hosts: str) -> Iterator[TcpProxy]:
 
 @pytest.fixture
 def expire_session(zookeeper_hosts: str) -> Callable[[ZooKeeperConnection], None]:
-    """Return a function that ends a connection's session at the server, as after its time-out."""
+    """Return a function that ends a connection's session at the server, as after its timeout."""
 
     def expire(connection: ZooKeeperConnection) -> None:
         identity = connection._client.client_id

@@ -98,7 +98,7 @@ def test_waiting_ends_when_the_driver_ends(driver, job_manager):
 
 @zookeeper
 def test_waiting_lasts_for_the_requested_time(driver, connection):
-    """The time-out is measured on the job manager's clock, which stands still here."""
+    """The timeout is measured on the job manager's clock, which stands still here."""
     held = driver().hold(JOB_ID, 1)
     threading.Timer(0.1, held.release).start()
     assert ZooKeeperAttemptRegistry(connection, ManualClock()).wait_until_free(JOB_ID, 0.5)

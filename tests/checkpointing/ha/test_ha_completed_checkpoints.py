@@ -236,7 +236,7 @@ def test_conformance_E28_another_status_removes_nothing_and_releases_the_locks(m
     assert list(store.checkpoints) == []
 
 
-def test_suspending_without_a_connection_is_no_error(make_store, handles, files):
+def test_suspending_without_a_connection_is_not_an_error(make_store, handles, files):
     store = make_store()
     store.add_checkpoint(files.completed(1))
     handles.release_error = ConnectionUnavailable("the leadership went with the connection")

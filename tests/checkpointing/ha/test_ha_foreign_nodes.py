@@ -189,7 +189,7 @@ def test_foreign_node_of_an_attempt_blocks_new_attempts(connection, connect, gar
     assert connection.get(f"{JOB}/attempt").data == garbage
 
 
-def test_an_attempt_node_without_a_session_is_no_claim_of_a_driver(connection):
+def test_an_attempt_node_without_a_session_is_not_a_claim_of_a_driver(connection):
     connection.ensure(JOB)
     connection.commit([Create(f"{JOB}/attempt", b'{"attempt":1}')])
     with pytest.raises(AttemptUnreadable):
@@ -269,7 +269,7 @@ def test_a_living_contender_before_a_foreign_node_still_leads(connection, connec
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
-def test_invalid_leader_address_is_no_leader(connection, leader, eventually, garbage):
+def test_invalid_leader_address_is_not_a_leader(connection, leader, eventually, garbage):
     connection.ensure(CONNECTION_INFO.rpartition("/")[0])
     connection.commit([Create(CONNECTION_INFO, garbage)])
     retrieval = ZooKeeperLeaderRetrieval(connection, SystemClock())

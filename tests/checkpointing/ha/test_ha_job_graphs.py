@@ -112,7 +112,7 @@ def test_a_refused_graph_leaves_no_file(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_graph_whose_fate_is_not_known_keeps_its_file(tmp_path):
+def test_a_graph_that_may_be_stored_keeps_its_file(tmp_path):
     handles = FailingHandles()
     handles.error = PossibleInconsistentState("no answer")
     with pytest.raises(PossibleInconsistentState):

@@ -181,7 +181,7 @@ def test_a_leader_that_cannot_confirm_its_term_loses_it(make_contender, eventual
 
     contender.connection.confirm = not_in_time
     assert tried.wait(contender.connection.session_timeout_s)
-    assert contender.leads  # until the session time-out
+    assert contender.leads  # until the session timeout
     clock.advance(contender.connection.session_timeout_s)
     eventually(lambda: contender.events == ["granted", "revoked"])
     assert contender.connection.state is ConnectionState.CONNECTED
@@ -440,7 +440,7 @@ def test_conformance_L24_a_new_leader_is_distinguished_from_the_old_one(make_con
 
 
 @zookeeper
-def test_invalid_leader_information_is_no_leader(connection, retrieval):
+def test_invalid_leader_information_is_not_a_leader(connection, retrieval):
     connection.ensure("leader/rest_server")
     connection.commit([Create(CONNECTION_INFO, b"\xac\xed\x00\x05")])
     assert retrieval.current() is None

@@ -12,7 +12,7 @@ zookeeper = pytest.mark.zookeeper
 
 
 @zookeeper
-def test_the_session_time_out_is_the_one_that_the_server_granted(connect):
+def test_the_session_timeout_is_the_one_that_the_server_granted(connect):
     assert connect(session_timeout_s=0.1).session_timeout_s == 1.0, "two ticks of the server at least"
     assert connect(session_timeout_s=4.0).session_timeout_s == 4.0
 

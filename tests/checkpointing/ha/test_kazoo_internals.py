@@ -15,7 +15,7 @@ from checkpointing.ha.kazoo_internals import UnsupportedKazoo, check
 from checkpointing.ha.zookeeper_access import OPEN, make_client
 
 
-def test_the_installed_kazoo_has_all_of_it() -> None:
+def test_the_installed_kazoo_has_the_needed_private_api() -> None:
     check(KazooClient("127.0.0.1:1"))
 
 

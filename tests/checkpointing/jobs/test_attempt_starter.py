@@ -92,8 +92,8 @@ async def test_an_attempt_that_ended_remains_ended(bench: Bench) -> None:
     assert bench.attempt.record == written
 
 
-async def test_sinks_are_known_before_they_are_durable(bench: Bench) -> None:
-    """The same job manager uses the sinks for a restart even if it could not write the record."""
+async def test_sinks_are_used_even_if_their_record_could_not_be_written(bench: Bench) -> None:
+    """The job manager has the sinks in memory, and uses them for the next restart."""
     bench.directory.path.rmdir()
     with pytest.raises(AttemptFailed):
         await bench.at_once(bench.starter.note_sinks(bench.attempt))

@@ -149,7 +149,7 @@ def test_a_damaged_counter_is_refused(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("family", ["", "../../etc/passwd", "AB" * 16])
-def test_a_family_that_is_no_job_id_creates_no_file(tmp_path: Path, family: str) -> None:
+def test_a_family_that_is_not_a_job_id_creates_no_file(tmp_path: Path, family: str) -> None:
     with pytest.raises(BatchCounterUnreadable, match="is not a job's id"):
         BatchNumberCounters(tmp_path / "batch-numbers").reserve(family, 0, 5, leads)
     assert list(tmp_path.iterdir()) == []

@@ -211,7 +211,7 @@ async def test_a_restart_before_the_first_checkpoint_starts_from_the_claimed_one
     assert driver.spec.restore.directory == str(savepoint)
 
 
-async def test_replaced_claimed_snapshot_is_no_restore_candidate(manager: RunningJobManager) -> None:
+async def test_replaced_claimed_snapshot_is_not_a_restore_candidate(manager: RunningJobManager) -> None:
     """If all newer checkpoints are unusable, the error names their faults."""
     savepoint = await _savepoint(manager)
     job_id = await manager.submit_running(RESTART | RETAIN, savepointPath=str(savepoint), **CLAIM)

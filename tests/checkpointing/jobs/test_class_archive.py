@@ -97,21 +97,19 @@ def test_changed_archive_is_not_used_and_is_rebuilt(
             archive.with_suffix(".sha256").unlink()
     archives = job_manager()
     assert archives.of(java) is None
-    eventually("it was made anew", lambda: archives.of(java) == archive)
+    eventually("it was created again", lambda: archives.of(java) == archive)
     assert archive.read_bytes() == b"classes" * 1000
     assert times_made(tmp_path) == 2
 
 
-def test_damage_is_noticed_in_the_middle_of_a_job_managers_life(
-    java: Path, job_manager: Callable[[], ClassArchives]
-) -> None:
+def test_damage_is_noticed_while_a_job_manager_runs(java: Path, job_manager: Callable[[], ClassArchives]) -> None:
     archives = job_manager()
     archives.of(java)
     archive = eventually("it was made", lambda: archives.of(java))
     assert archive is not None
     os.truncate(archive, 100)
     assert archives.of(java) is None
-    eventually("it was made anew", lambda: archives.of(java))
+    eventually("it was created again", lambda: archives.of(java))
 
 
 def test_failing_archive_is_tried_once_per_job_manager(

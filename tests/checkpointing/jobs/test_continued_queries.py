@@ -158,7 +158,7 @@ async def test_one_of_two_concurrent_starts_is_refused(manager: RunningJobManage
 
 
 @pytest.mark.zookeeper
-async def test_the_next_leader_refuses_it_as_well(cluster: Cluster, location: Path) -> None:
+async def test_the_next_leader_also_refuses_a_continued_query(cluster: Cluster, location: Path) -> None:
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:
         await leads(first)
         savepoint = await _imported(first, location)

@@ -52,7 +52,7 @@ def test_each_task_that_runs_in_the_driver_has_a_worker() -> None:
     assert memory(spark_master="local") == 768 + 384 + 128
 
 
-def test_workers_on_a_cluster_are_not_this_machines() -> None:
+def test_workers_on_a_cluster_use_no_memory_of_this_machine() -> None:
     demand = _demand(ON_A_CLUSTER)
 
     assert demand == Demand((768 + 384) * MIB)

@@ -167,7 +167,7 @@ async def test_a_job_whose_end_cannot_be_recorded_keeps_everything(cluster: Clus
         await first.cancel(job_id)
         await first.until(job_id, "CANCELED")
 
-    results.unlink()  # afterwards no job manager retries to record the end
+    results.unlink()  # after this, no job manager tries again to record the end
     assert (directory / "chk-1" / "_metadata").exists()
     async with cluster.job_manager() as second:
         await leads(second)

@@ -102,7 +102,7 @@ def test_a_driver_gets_the_prepared_python_and_not_its_sources() -> None:
 
 
 @pytest.mark.parametrize("key", [REQUIREMENTS, ARCHIVE])
-def test_a_driver_in_the_cluster_is_refused_them(tmp_path: Path, key: str) -> None:
+def test_a_driver_in_a_cluster_cannot_have_a_python_environment(tmp_path: Path, key: str) -> None:
     site = Site(storage_is_shared=True, address="http://jm.internal:8081")
     launcher = LocalDriverLauncher({}, lambda: Path("/opt"), tmp_path, site=site)
     place = {"spark.master": "yarn", "spark.submit.deployMode": "cluster"}

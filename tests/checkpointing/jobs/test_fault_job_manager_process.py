@@ -185,7 +185,7 @@ async def test_a_stopped_leader_that_resumes_after_its_term_changes_nothing(clus
                 cluster.drivers_find(second)
                 await second.until(job_id, "RUNNING")
                 assert await second.checkpoint(job_id) == 3
-                # Longer than the heartbeat time-out, after which the stopped leader would regard the driver as lost.
+                # Longer than the heartbeat timeout, after which the stopped leader would regard the driver as lost.
                 await eventually(lambda: time.monotonic() - stopped_s > 1.2 * HEARTBEAT_TIMEOUT_S)
                 record = (second.settings.state_directory / "jobs" / job_id / "attempt.json").read_bytes()
 

@@ -85,7 +85,7 @@ async def hung_job(manager: RunningJobManager, mount: HardMount) -> str:
 
 
 async def for_longer_than_a_lease(manager: RunningJobManager, job_id: str) -> None:
-    """Wait longer than the heartbeat time-out, measured on the job manager's clock."""
+    """Wait longer than the heartbeat timeout, measured on the job manager's clock."""
     began_ms = (await manager.get(f"/jobs/{job_id}"))["now"]
 
     async def over() -> bool:

@@ -65,7 +65,7 @@ def test_a_second_submission_replaces_a_program_of_any_name(
     assert synced[tmp_path / "ab" / "program"] == ["b.py"], "the first one would come back after a power cut"
 
 
-def test_bytecode_next_to_the_program_is_no_program(tmp_path: Path) -> None:
+def test_bytecode_next_to_the_program_is_not_a_program(tmp_path: Path) -> None:
     directory = JobDirectory(tmp_path, "ab")
     directory.store_program(upload(tmp_path, "b.py", b"program"), "b.py")
     (tmp_path / "ab" / "program" / "__pycache__").mkdir()

@@ -165,7 +165,7 @@ async def test_a_wrong_name_is_refused_before_anything_starts(manager: RunningJo
 
 
 def test_a_spare_waits_with_the_same_heartbeat_interval_only(tmp_path: Path) -> None:
-    """The heartbeat interval depends on the checkpoint time-out, and cannot change in a running JVM."""
+    """The heartbeat interval depends on the checkpoint timeout, and cannot change in a running JVM."""
     asked = spec(tmp_path)
 
     def of(timeout: str) -> DriverSpec:

@@ -143,7 +143,7 @@ async def test_recovery_keeps_files_that_an_adopted_driver_may_write(cluster: Cl
         assert (directory / "shared" / "orphan").exists()
 
 
-async def test_a_checkpoint_that_is_being_removed_is_no_orphan(
+async def test_a_checkpoint_that_is_being_removed_is_not_an_orphan(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with cluster.job_manager(WAYMARK_DRIVERS_ON_SHUTDOWN="leave") as first:

@@ -451,7 +451,7 @@ async def test_a_driver_that_reconnects_continues(manager: RunningJobManager) ->
 
 
 @pytest.mark.parametrize("seen_running", [True, False])
-async def test_silence_past_the_time_out_is_a_lost_driver(tmp_path: Path, seen_running: bool) -> None:
+async def test_silence_past_the_timeout_is_a_lost_driver(tmp_path: Path, seen_running: bool) -> None:
     async with running_job_manager(
         tmp_path, WAYMARK_HEARTBEAT_TIMEOUT="1.5", WAYMARK_REGISTRATION_TIMEOUT="1.5"
     ) as manager:

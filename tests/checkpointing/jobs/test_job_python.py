@@ -95,7 +95,7 @@ def test_an_older_python_is_refused(environment: Made, monkeypatch: pytest.Monke
         ("/bin/true", "a Python that starts"),
     ],
 )
-def test_executable_that_is_no_python_is_refused(path: str, message: str) -> None:
+def test_executable_that_is_not_a_python_is_refused(path: str, message: str) -> None:
     with pytest.raises(InvalidConfiguration, match=message):
         check_python({KEY: path})
 

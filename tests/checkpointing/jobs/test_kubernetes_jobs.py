@@ -67,7 +67,7 @@ async def test_an_evicted_pod_is_an_exception_with_its_reason_and_its_last_lines
         assert "the last line of the log" in entry["stacktrace"]
 
 
-async def test_a_pod_that_waits_for_a_node_is_waited_for_beyond_the_registration_time_out(pods: PodCluster) -> None:
+async def test_a_pod_that_waits_for_a_node_is_waited_for_beyond_the_registration_timeout(pods: PodCluster) -> None:
     pods.kubernetes.schedules = False
     async with pods.job_manager(WAYMARK_REGISTRATION_TIMEOUT="0.2") as manager:
         job_id = await manager.submit(CONFIGURATION)

@@ -165,7 +165,7 @@ async def test_processes_of_an_ended_driver_keep_its_temporary_directory(launche
     await eventually(lambda: not temporary.path.exists())
 
 
-async def test_a_driver_that_survives_its_job_manager_keeps_it_and_the_next_one_removes_it(
+async def test_a_driver_that_survives_its_job_manager_keeps_its_temporary_directory(
     launcher: LocalDriverLauncher, tmp_path: Path
 ) -> None:
     process = launcher.launch(spec(tmp_path, "run"))

@@ -89,7 +89,7 @@ async def test_the_next_attempt_continues_where_the_last_one_ended(manager: Runn
     assert await manager.checkpoint(job_id) == 2
 
 
-async def test_switched_off_it_is_the_newest_checkpoint(manager: RunningJobManager) -> None:
+async def test_without_local_recovery_the_newest_checkpoint_is_restored(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running(FAST_RESTART | {"execution.state-recovery.from-local": "false"})
     newest = await manager.checkpoint(job_id)
     await fails(await manager.driver(1), batch=9)
@@ -200,7 +200,7 @@ async def test_a_driver_that_died_before_the_take_over_does_not_move_the_state(
     assert (Path(first.spec.work_directory) / "queries").is_dir()
 
 
-async def test_another_job_with_the_same_id_starts_without_it(tmp_path: Path) -> None:
+async def test_another_job_with_the_same_id_does_not_use_the_local_state(tmp_path: Path) -> None:
     job_id = "ab" * 16
     async with running_job_manager(tmp_path) as first:
         await first.submit_running(jobId=job_id)

@@ -107,7 +107,7 @@ def test_by_default_two_drivers_start_for_each_processor_and_their_number_is_not
     assert (limits.starting, limits.drivers) == (16, None)
 
 
-def test_settings_override_derived_limits_and_zero_is_no_limit() -> None:
+def test_settings_override_derived_limits_and_zero_is_not_a_limit() -> None:
     given = limits_of(Machine(100 * GIB, 8), 5 * GIB, 7, 3)
     assert (given.memory, given.drivers, given.starting) == (5 * GIB, 7, 3)
 

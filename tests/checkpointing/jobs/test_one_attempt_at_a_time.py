@@ -84,7 +84,7 @@ async def test_no_driver_is_started_while_the_claim_of_the_job_is_unknown(
         async with cluster.job_manager() as manager:
             await leads(manager)
             await manager.submit(jobId=job_id)
-            await eventually(lambda: cluster.launcher.drivers or "cannot be asked now" in caplog.text)
+            await eventually(lambda: cluster.launcher.drivers or "cannot find out now" in caplog.text)
             assert (cluster.launcher.drivers, await manager.status(job_id)) == ([], "CREATED")
 
             await asyncio.to_thread(connection.delete, claim)

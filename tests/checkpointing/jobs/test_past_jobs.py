@@ -76,7 +76,7 @@ async def is_removed(directory: Path) -> None:
     await eventually(lambda: not list((directory.parents[1] / "savepoint-intents").iterdir()))
 
 
-async def test_the_next_job_manager_removes_it(tmp_path: Path) -> None:
+async def test_the_next_job_manager_removes_orphaned_files(tmp_path: Path) -> None:
     directory = left_by_a_dead_job_manager(tmp_path, ended=True)
 
     async with running_job_manager(tmp_path):

@@ -95,7 +95,7 @@ def test_a_program_that_does_not_parse_names_the_line(storage: ProgramStorage) -
         check_program(program, "bad.py:main")
 
 
-def test_bytes_that_are_no_text_are_refused(storage: ProgramStorage) -> None:
+def test_bytes_that_are_not_text_are_refused(storage: ProgramStorage) -> None:
     with pytest.raises(InvalidProgram, match=r"bad\.py"):
         check_program(storage.store("bad.py", b"\x00\xff"), "bad.py:main")
 

@@ -365,7 +365,7 @@ def _put(location: str, content: bytes) -> None:
         ([member("lib/a", size=10)], "has no bin/python at its top"),
     ],
 )
-async def test_an_archive_that_leads_out_or_is_no_environment_is_refused(
+async def test_an_archive_that_leads_out_or_is_not_an_environment_is_refused(
     tmp_path: Path, members: list[tarfile.TarInfo | Path], message: str
 ) -> None:
     archive = packed(tmp_path / "env.tar.gz", members)

@@ -144,7 +144,7 @@ async def test_a_job_that_may_have_written_is_not_started_empty(tmp_path: Path) 
     assert (location / "commits" / "0").exists(), "the clean-up has removed the only state"
 
 
-async def test_missing_files_are_no_proof(writes_again: RunningJobManager) -> None:
+async def test_missing_files_are_not_proof(writes_again: RunningJobManager) -> None:
     job_id = await writes_again.submit_running(FAST_RESTART)
     await writes_again.launcher.drivers[0].report_failure("crash")
     await writes_again.until(job_id, "FAILED")
@@ -220,7 +220,7 @@ async def test_a_job_and_its_snapshots_list_the_queries_that_write_again(writes_
     assert [operator.after_restore for operator in operators] == [None, None, AfterRestore.WRITTEN_AGAIN]
 
 
-async def test_a_restarted_job_still_lists_them(writes_again: RunningJobManager) -> None:
+async def test_a_restarted_job_still_lists_queries_that_write_again(writes_again: RunningJobManager) -> None:
     """The newest attempt of the job has no operators yet."""
     manager = writes_again
     job_id = await manager.submit_running(FAST_RESTART)

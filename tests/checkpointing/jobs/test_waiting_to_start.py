@@ -122,7 +122,7 @@ async def test_a_job_that_requests_more_than_the_machine_has_is_refused(tmp_path
         assert (await manager.get("/jobs"))["jobs"] == []
 
 
-async def test_a_priority_that_is_no_number_is_refused(manager: RunningJobManager) -> None:
+async def test_a_priority_that_is_not_a_number_is_refused(manager: RunningJobManager) -> None:
     with pytest.raises(RequestRefused, match=r"waymark\.priority: 'high' is not allowed"):
         await manager.submit({"waymark.priority": "high"})
 

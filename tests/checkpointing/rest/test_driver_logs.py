@@ -61,7 +61,7 @@ async def test_the_logs_of_all_attempts_are_listed_newest_first(manager: Running
     assert all(log["start-time"] <= log["mtime"] and log["elsewhere"] is None for log in logs)
 
 
-async def test_an_attempt_that_was_rescaled_is_no_failure(manager: RunningJobManager) -> None:
+async def test_an_attempt_that_was_rescaled_is_not_a_failure(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running()
     log_of(manager, job_id, 1).touch()
     path = f"/jobs/{job_id}/resource-requirements"

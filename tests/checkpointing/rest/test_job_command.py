@@ -280,7 +280,7 @@ async def test_a_refused_savepoint_is_never_in_progress(manager: RunningJobManag
     assert "Driver" not in await run(manager, "show", job_id)
 
 
-async def test_a_savepoint_that_takes_longer_than_the_time_out_continues(manager: RunningJobManager) -> None:
+async def test_a_savepoint_that_takes_longer_than_the_timeout_continues(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running()
     (await manager.driver(1)).acknowledges = False
     out = StringIO()
@@ -306,7 +306,7 @@ async def test_ctrl_c_prints_that_the_operation_continues(
     def interrupted(seconds: float) -> None:
         if threading.get_ident() in callers:
             raise KeyboardInterrupt
-        sleep(seconds)  # in threads of Spark's session, which other tests of this process use
+        sleep(seconds)  # these threads belong to Spark's session, which other tests of this process use
 
     monkeypatch.setattr("time.sleep", interrupted)
 

@@ -79,7 +79,7 @@ def test_last_row_of_a_key_in_one_batch_counts(table: Table, job: Job) -> None:
     assert table.counts() == {"a": 3}
 
 
-def test_every_type_arrives_as_it_left(table: Table, job: Job) -> None:
+def test_every_type_is_stored_and_read_unchanged(table: Table, job: Job) -> None:
     job.attempt(1)
     values = {
         "s": ("string", 'a "quoted",\nword'), "e": ("string", ""), "n": ("string", None), "b": ("boolean", True),

@@ -69,7 +69,7 @@ class Take:
 
 
 class JobManager:
-    """A job manager that accepts drivers of one job, triggers checkpoints and completes them, without time-outs.
+    """A job manager that accepts drivers of one job, triggers checkpoints and completes them, without timeouts.
 
     If `answer` is set, it is sent to each registering driver instead of the acceptance.
     """

@@ -115,7 +115,7 @@ def test_a_query_that_reads_its_output_is_refused() -> None:
         find_channels([query("a", files("/a"), path="/a")])
 
 
-def test_a_chain_that_splits_and_joins_again_is_no_circle() -> None:
+def test_a_chain_that_splits_and_joins_again_is_not_a_circle() -> None:
     a = query("a", files("/in"), path="/a")
     b, c = query("b", files("/a"), path="/b"), query("c", files("/a"), path="/c")
     d = query("d", files("/b"), files("/c"))

@@ -50,7 +50,7 @@ def test_a_job_killed_after_a_checkpoint_continues_from_it_and_counts_every_word
     assert checkpoint.batches == {"words": 2}
     every_batch_is_counted(job_manager, [some_words(number) for number in (1, 2, 3)], eventually)
 
-    # These batches after checkpoint 1 are abandoned. The restored query divides the same input differently.
+    # The batches after checkpoint 1 are abandoned. The restored query divides the same input into other batches.
     feed(4)
     eventually("a batch after the checkpoint", lambda: words.counts() == expected)
     first.kill()

@@ -27,5 +27,5 @@ def test_a_log_above_its_limit_is_rotated_and_keeps_its_last_megabyte(tmp_path: 
     assert (tmp_path / "driver.log.1").read_bytes() == b"b" * MEGABYTE
 
 
-def test_a_log_that_is_not_there_is_no_trouble(tmp_path: Path) -> None:
+def test_a_missing_log_is_ignored(tmp_path: Path) -> None:
     LogLimit(tmp_path / "driver.log", ManualClock()).enforce()

@@ -1,4 +1,4 @@
-"""Batches that take longer than the checkpoint time-out, as jobs of a real job manager."""
+"""Batches that take longer than the checkpoint timeout, as jobs of a real job manager."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def test_files_of_the_restored_batch_and_before_may_be_missing(restored: Restore
     restored.check()
 
 
-def test_files_that_were_listed_since_must_be_there(restored: Restored) -> None:
+def test_files_that_were_listed_later_must_exist(restored: Restored) -> None:
     restored.log("3.compact", 0, 1, 2, 3)
     restored.log("4", 4)
     (restored.input / "3.txt").touch()

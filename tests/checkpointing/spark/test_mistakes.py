@@ -131,7 +131,7 @@ def test_a_cause_that_may_pass(spark: Any, program: Callable[..., Any]) -> None:
     assert not is_mistake(error, call_program, spark), repr(error)
 
 
-def test_an_error_from_outside_the_program_is_no_program_error(spark: Any) -> None:
+def test_an_error_from_outside_the_program_is_not_a_program_error(spark: Any) -> None:
     assert not is_mistake(KeyError("ours"), call_program)
 
 

@@ -136,7 +136,7 @@ def test_a_program_that_ends_the_process_while_it_is_imported_is_refused(tmp_pat
         load(tmp_path, name, "raise SystemExit(3)")
 
 
-def test_a_missing_function_is_answered_with_those_there(tmp_path: Path, name: str) -> None:
+def test_a_missing_function_is_refused_with_the_existing_ones(tmp_path: Path, name: str) -> None:
     source = "from json import dumps\ndef wordcount(spark, args): ...\ndef _hidden(): ...\ndef other(spark, args): ..."
     with pytest.raises(ProgramError, match=f"{name} has no function 'main'; functions there: other, wordcount"):
         load(tmp_path, name, source)
@@ -171,7 +171,7 @@ def test_a_module_that_the_zip_lacks_is_refused(tmp_path: Path, name: str) -> No
     ("file", "message"),
     [("gone.py", "does not exist"), ("text.txt", "neither a .py file nor a .zip"), ("bad.zip", "not a zip archive")],
 )
-def test_a_file_that_is_no_program_is_refused(tmp_path: Path, file: str, message: str) -> None:
+def test_a_file_that_is_not_a_program_is_refused(tmp_path: Path, file: str, message: str) -> None:
     (tmp_path / "text.txt").write_text("")
     (tmp_path / "bad.zip").write_text("no zip")
     with pytest.raises(ProgramError, match=message):

@@ -284,7 +284,7 @@ def test_two_stateful_operators_in_a_row_are_restored_together(bench: Bench) -> 
     first.start()
     for words in ("aab", "abc", "cc"):
         times.feed(words)
-        bench.run_all(first)  # one by one, because files of the same millisecond have no order
+        bench.run_all(first)  # write files one by one, because Spark orders files of one millisecond at random
     plan = first.planned.plan
     from_the_top = [plan.by_owner[VertexKind.STATEFUL, index].name for index in plan.stateful_from_the_top]
     assert from_the_top == ["aggregate (stateStoreSave)", "deduplicate (streamingDeduplicate)"]

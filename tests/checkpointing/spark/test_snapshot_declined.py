@@ -31,7 +31,7 @@ def is_acknowledged(bench: Bench, checkpoint_id: int) -> Callable[[], bool]:
     return lambda: sum(each[0] == checkpoint_id for each in bench.reports.acknowledged) == 4
 
 
-def test_a_disk_that_gets_full_in_the_middle_declines_only_this_one(
+def test_a_disk_that_gets_full_declines_only_the_current_checkpoint(
     bench: Bench, small_disk: Path, eventually: Any
 ) -> None:
     bench.query.run(0, size=100_000)
@@ -83,7 +83,7 @@ def test_state_too_large_for_the_job_managers_memory_is_declined_with_flinks_mes
         ("ftp://127.0.0.1:9/x", "the storage cannot be reached"),
     ],
 )
-def test_storage_that_cannot_be_opened_or_reached_declines_it(
+def test_a_checkpoint_is_declined_if_its_storage_cannot_be_opened(
     bench: Bench, eventually: Any, root: str, cause: str
 ) -> None:
     bench.query.run(0)

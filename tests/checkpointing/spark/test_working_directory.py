@@ -24,7 +24,7 @@ def _put_back(spark: Any) -> Iterator[None]:
 
 
 @pytest.mark.spark
-def test_python_and_spark_find_relative_paths_below_it(spark: Any, tmp_path: Path) -> None:
+def test_python_and_spark_find_relative_paths_below_the_working_directory(spark: Any, tmp_path: Path) -> None:
     enter_directory({"waymark.directory": str(tmp_path)}, spark)
     Path("in").write_text("a\nb\n")
     spark.read.text("in").write.json("out")
@@ -46,7 +46,7 @@ def test_without_the_key_nothing_changes(spark: Any) -> None:
         ("/nowhere/at/all", "/nowhere/at/all cannot be used where the driver runs .No such file or directory."),
     ],
 )
-def test_working_directory_that_is_no_directory_fails_the_job(spark: Any, directory: str, message: str) -> None:
+def test_working_directory_that_is_not_a_directory_fails_the_job(spark: Any, directory: str, message: str) -> None:
     with pytest.raises(ProgramError, match=message):
         enter_directory({"waymark.directory": directory}, spark)
 

@@ -194,7 +194,7 @@ def test_a_function_called_directly_explains_where_it_belongs(spark: Any) -> Non
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", "x" * 65, None])
-def test_a_name_that_is_no_file_name_is_refused(name: Any) -> None:
+def test_a_name_that_is_not_a_file_name_is_refused(name: Any) -> None:
     with pytest.raises(ValueError, match="name: 1 to 64 letters"):
         with_operator_state(lambda *_: None, name=name)
 

@@ -203,7 +203,7 @@ def test_a_join_shows_the_rows_of_either_side_and_its_stores(queries: Any, spark
     assert {row.key["field0"]: row.value for row in numbers.rows} == {"a": 2, "b": 1}
     same = state_difference(location, location, ViewReference(view="left"), spark)
     assert (same.added, same.removed, same.changed, same.unchanged) == (0, 0, 0, 2)
-    with pytest.raises(NoSuchState, match="view: say which; operator 0 of query 'words' has left, right, left-key"):
+    with pytest.raises(NoSuchState, match="view: choose one; operator 0 of query 'words' has left, right, left-key"):
         read_state(location, ANY, spark)
 
 

@@ -100,7 +100,7 @@ def test_a_directory_lists_only_its_direct_files_and_directories(place: Place, t
     assert place.files.sizes(f"{place.root}/job/chk-1") == {"b": 11}
 
 
-def test_a_part_of_a_file_is_read_and_the_end_is_no_error(place: Place, tmp_path: Path) -> None:
+def test_a_part_of_a_file_is_read_and_the_end_is_not_an_error(place: Place, tmp_path: Path) -> None:
     path = f"{place.root}/job/log"
     put(place, local(tmp_path, b"0123456789"), path)
     parts = [place.files.read_part(path, start, size) for start, size in ((0, 4), (4, 4), (8, 4), (9, 1_000_000))]

@@ -82,7 +82,7 @@ def test_a_copy_in_another_file_system_has_every_byte(source: Path, other_file_s
 
 
 @pytest.mark.parametrize("left", [0, CHUNK // 2 + 7, CHUNK])
-def test_a_file_truncated_during_the_copy_is_no_complete_copy(
+def test_a_file_truncated_during_the_copy_is_not_a_complete_copy(
     source: Path, tmp_path: Path, left: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content = written(source, 4 * CHUNK)

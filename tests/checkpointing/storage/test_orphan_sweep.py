@@ -155,7 +155,7 @@ def test_a_checkpoint_that_the_store_cannot_read_is_kept_with_all_shared_files(j
     assert job.shared == {"kept", "needed by nobody knows what"}
 
 
-def test_damaged_metadata_is_no_reason_to_remove_anything_it_may_name(job: Job) -> None:
+def test_damaged_metadata_is_not_a_reason_to_remove_anything_it_may_name(job: Job) -> None:
     damaged = job.write(4, ["its own"])
     retained = job.write(5, ["kept"])
     Path(damaged.location, "_metadata").write_text("{")

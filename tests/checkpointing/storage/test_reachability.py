@@ -188,7 +188,7 @@ def test_the_first_checkpoint_of_a_job_creates_its_directory(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("first_seen_again", ["before the look beside it", "after it"])
-def test_storage_that_returns_during_the_check_is_no_loss(tmp_path: Path, first_seen_again: str) -> None:
+def test_storage_that_returns_during_the_check_is_not_a_loss(tmp_path: Path, first_seen_again: str) -> None:
     checkpoint = _completed_locally(tmp_path)
     reads = []
 
@@ -207,7 +207,7 @@ def test_storage_that_returns_during_the_check_is_no_loss(tmp_path: Path, first_
     assert len(reads) == 2
 
 
-def test_damage_is_no_absence(tmp_path: Path) -> None:
+def test_a_damaged_snapshot_is_not_a_missing_one(tmp_path: Path) -> None:
     checkpoint = _completed_locally(tmp_path)
     metadata = Path(checkpoint.location) / "_metadata"
     metadata.write_bytes(metadata.read_bytes()[:-10])

@@ -87,7 +87,7 @@ def test_savepoint_of_a_dead_job_manager_is_removed(dead: JobManager, next_one: 
     assert directory.parent.is_dir()
 
 
-def test_half_written_files_do_not_keep_it(dead: JobManager, next_one: JobManager) -> None:
+def test_a_savepoint_with_half_written_files_is_removed(dead: JobManager, next_one: JobManager) -> None:
     directory = dead.begin_and_die()
     (directory / f"._metadata.{'a' * 32}.tmp").write_text("{")
     (directory / "wordcount" / f".metadata.{'b' * 32}.tmp").write_text("")

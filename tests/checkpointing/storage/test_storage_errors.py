@@ -102,7 +102,7 @@ def test_an_ftp_log_in_that_fails_is_refused_by_the_server(ftp: StorageServer) -
     assert "wrong" not in str(caught.value)
 
 
-def test_a_bucket_that_is_not_there_is_no_empty_place(
+def test_a_missing_bucket_is_not_an_empty_location(
     s3: StorageServer, admitted: Callable[[StorageServer], None]
 ) -> None:
     admitted(s3)
@@ -124,7 +124,7 @@ def test_a_connection_that_was_lost_while_idle_is_opened_again(
         port = int(server.root.rpartition(":")[2])
         files = FsspecFiles(connect, is_object_store=False)
         files.write_durably(f"{server.root}/x", b"x")
-        made[-1].ftp.sock.shutdown(2)  # as after the server's idle time-out
+        made[-1].ftp.sock.shutdown(2)  # as after the server's idle timeout
         assert files.read(f"{server.root}/x") == b"x"
         assert len(made) == 2
 
@@ -182,7 +182,7 @@ def test_a_directory_that_cannot_be_created_is_an_error() -> None:
         FsspecFiles(lambda: read_only, is_object_store=False).make_directory("memory://root/chk-1")
 
 
-def test_a_listing_that_fails_is_no_empty_directory() -> None:
+def test_a_listing_that_fails_is_not_an_empty_directory() -> None:
     memory = Failing(global_store=False, skip_instance_cache=True)
     files = FsspecFiles(lambda: memory, is_object_store=False)
     for ask in (files.names, files.sizes, files.remove_empty_directory):

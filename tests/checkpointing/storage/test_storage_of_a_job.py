@@ -134,7 +134,7 @@ async def test_storage_that_does_not_answer_fails_its_checkpoint_and_the_job_con
         ("ftp://user:hunter2@host/x", "must not contain a password"),
     ],
 )
-def test_a_setting_that_is_no_location_is_reported_with_its_variable(value: str, problem: str) -> None:
+def test_a_setting_that_is_not_a_location_is_reported_with_its_variable(value: str, problem: str) -> None:
     with pytest.raises(
         InvalidSettings, match=f"WAYMARK_SAVEPOINT_DIR: this location is not allowed.*{problem}"
     ) as error:

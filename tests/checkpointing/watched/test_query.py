@@ -187,7 +187,7 @@ def test_a_file_that_cannot_be_read_is_named_and_the_batches_continue(
     assert query.problem is None
 
 
-def test_unfinished_and_foreign_files_are_no_batches(location: Location) -> None:
+def test_unfinished_and_foreign_files_are_not_batches(location: Location) -> None:
     location.run(0, 0)
     for name in (".1.crc", ".1.6b2c.tmp", "1.tmp", "x", "9.compact", "1" * 40):
         location.write(f"offsets/{name}", "v1")

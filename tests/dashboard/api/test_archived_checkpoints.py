@@ -25,7 +25,7 @@ from tests.waiting import eventually
 
 __all__ = ["archive", "dsn_file", "old", "pipeline"]
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
-KEPT = OLD + timedelta(hours=20)  # after all old checkpoints
+KEPT = OLD + timedelta(hours=20)  # a time after all old checkpoints
 
 
 @pytest.fixture

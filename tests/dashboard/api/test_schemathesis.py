@@ -29,7 +29,7 @@ from dashboard.wsgi import application
 from monitoring.models import Cluster, Discovery, SavedView, StateRead
 from tests.dashboard.access.sample_rows import Rows, rows_of_every_kind
 
-EXAMPLES = 3  # for each operation
+EXAMPLES = 3  # number of examples for each operation
 CHECKS = [
     schemathesis.checks.not_a_server_error,
     status_code_conformance,

@@ -1,4 +1,4 @@
-"""Two people have the same page open and act: the second is told, and nothing happens twice.
+"""Two people act on the same open page: the second sees what the first did, and nothing happens twice.
 
 tests/dashboard/views/test_second_person.py and test_concurrent_edits.py have the same rules without a browser.
 """

@@ -49,7 +49,7 @@ def test_aircraft_are_looked_up_one_or_many_at_a_time(register: Register) -> Non
 
 
 @pytest.mark.parametrize("body", [b"{", b'{"N1": 1}', b"[1]", b""])
-def test_a_body_that_is_no_list_of_tail_numbers_is_refused(register: Register, body: bytes) -> None:
+def test_a_body_that_is_not_a_list_of_tail_numbers_is_refused(register: Register, body: bytes) -> None:
     assert register.post("/aircraft", data=body).status_code == 400
 
 

@@ -63,7 +63,7 @@ def test_bulk_action_covers_all_matching_pages(operator: Client, jobs: list[Job]
     page = act(operator, [], "label", labels="env=prod", matching="q=more-")
     assert "60 of 60" in page
     assert Job.objects.filter(labels__env="prod").count() == 60
-    assert "60 jobs" in act(operator, jobs[:1], "stop", matching="q=more-")  # and no other jobs
+    assert "60 jobs" in act(operator, jobs[:1], "stop", matching="q=more-")  # only the jobs that match are selected
     assert "Select at least one job." in act(operator, [], "label", labels="a=b", matching="labels===")
 
 

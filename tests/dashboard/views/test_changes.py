@@ -94,7 +94,8 @@ def test_stops_that_were_requested(job: Job, now: datetime) -> None:
     assert run is not None
     made = {"stops_job": True, "requested_by": "olga"}
     make.make_savepoint(run, now - 5 * MINUTE, origin=SavepointOrigin.MANUAL, **made)
-    make.make_savepoint(run, now - 6 * MINUTE, origin=SavepointOrigin.RESTART, **made)  # a part of a restart
+    # this stop is a part of a restart
+    make.make_savepoint(run, now - 6 * MINUTE, origin=SavepointOrigin.RESTART, **made)
     make.make_savepoint(run, now - 7 * MINUTE)
     for engine_job_id in (run.engine_job_id, "f" * 32):  # the second is of a job with this name on another cluster
         audit.record("ada", "job.cancel", f"job {job.name}", engine_job_id=engine_job_id)
@@ -128,7 +129,7 @@ def test_a_comparison_has_the_same_length_on_both_sides(now: datetime) -> None:
         return [end - start for start, end in ends]
 
     assert sides(now - 60 * MINUTE, 15 * MINUTE) == [15 * MINUTE] * 2
-    assert sides(now - 10 * MINUTE, 15 * MINUTE) == [10 * MINUTE] * 2  # not longer than what has passed since
+    assert sides(now - 10 * MINUTE, 15 * MINUTE) == [10 * MINUTE] * 2  # not longer than the time since the change
     assert sides(now, 15 * MINUTE) == [2 * MINUTE] * 2
 
 

@@ -104,7 +104,7 @@ def test_the_service_account_needs_no_kubeconfig(admin: Client) -> None:
     assert not source.kubeconfig
 
 
-def test_what_was_found_is_shown_without_markup_of_its_own(admin: Client, now: datetime) -> None:
+def test_names_of_found_resources_are_escaped(admin: Client, now: datetime) -> None:
     source = DiscoverySource.objects.create(name="east", kubeconfig="x")
     cluster = make.make_cluster(now, "prod/orders")
     times = {"found_at": now, "changed_at": now, "namespace": "prod"}

@@ -93,7 +93,7 @@ def test_unverifiable_savepoint_is_marked(  # type: ignore[no-untyped-def]
 def test_files_are_checked_on_request(
     operator: Client, viewer: Client, job: Job, job_manager: FakeJobManager, state_root: Path
 ) -> None:
-    job_manager.can_validate = False  # as Flink
+    job_manager.can_validate = False  # Flink cannot validate, either
     Cluster.objects.update(engine="flink", rest_url=job_manager.url)
     directory = lay_down("2.3.0-hashmap-20kb-savepoint-canonical", state_root / "savepoint-looked-at")
     lay_down("2.3.0-hashmap-20kb-savepoint-canonical", state_root / "savepoint-beside")

@@ -1,4 +1,4 @@
-"""Two people act on pages that they loaded at the same time: the second is told, and nothing happens twice."""
+"""Two people act on pages that they loaded at the same time: the second sees what the first did."""
 
 from __future__ import annotations
 

@@ -621,7 +621,9 @@ def test_a_flapping_incident_of_a_level_is_true_again_when_the_problem_returns(r
     ]
 
 
-def test_missing_checkpoints_are_no_problem_while_the_cluster_is_not_polled(rows, run, job, only_own_rules, now, later):
+def test_missing_checkpoints_are_not_a_problem_while_the_cluster_is_not_polled(
+    rows, run, job, only_own_rules, now, later
+):
     """While the poller is down and evaluation continues, the jobs' checkpoints are not missing, but unread."""
     AlertRule.objects.create(job=job, kind="no_completed_checkpoint", threshold=600, check_every_s=5)
     rows.checkpoint(run, 1, triggered_at=later(-2), latest_ack_at=later(-1))

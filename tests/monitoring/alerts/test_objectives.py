@@ -50,7 +50,7 @@ def test_slow_and_failed_checkpoints_miss_the_objective(rows, run, now):
     Objective.objects.create(job=run.job, **GOAL)
     completed(rows, run, 1000, 29_999, 30_000)
     completed(rows, run, 45_000, days=29)
-    completed(rows, run, 90_000, days=30)  # too old
+    completed(rows, run, 90_000, days=30)  # older than the objective's days
     rows.failed(run, 900, rows.ago(100))
     rows.checkpoint(run, status="IN_PROGRESS")
     assert measure_due(now) == 1
@@ -94,7 +94,7 @@ def test_days_before_yesterday_are_counted_once(rows, run, now):
     completed(rows, run, 1000, days=3)
     measure_due(now)
     assert ObjectiveDay.objects.filter(job=run.job).count() == 30
-    completed(rows, run, 99_000, days=3)  # nothing changes a day that is over for so long
+    completed(rows, run, 99_000, days=3)  # a day that ended this long ago is not counted again
     completed(rows, run, 99_000, days=1)
     measure_due(now + MEASURED_EVERY)
     assert (budget(run).counted, budget(run).missed) == (2, 1)

@@ -203,7 +203,7 @@ def test_a_batch_that_did_not_end_is_reported_by_waymarks_job_manager() -> None:
     (likely,) = causes(facts(silent, engine="spark"))
     assert (likely.name, likely.confidence) == ("back_pressure", Confidence.LIKELY)
     undated = replace(silent, lasted=None)
-    assert names(facts(undated, engine="spark", config={"timeout": None})) == []  # the time-out is unknown
+    assert names(facts(undated, engine="spark", config={"timeout": None})) == []  # the timeout is unknown
     assert names(facts(silent)) == []  # for Flink it proves nothing
 
 
@@ -256,7 +256,7 @@ def test_only_exceptions_during_the_checkpoint_count(seconds_ago: float, expecte
     assert (found == ["user_exception"]) is expected
 
 
-def test_a_consequence_is_no_cause_and_a_completed_checkpoint_has_none() -> None:
+def test_a_consequence_is_not_a_cause_and_a_completed_checkpoint_has_none() -> None:
     consequence = thrown("Exceeded checkpoint tolerable failure threshold.")
     assert names(facts(expired(), raised=(consequence,))) == []
     assert names(facts(checkpoint(), raised=(thrown("KeyError: 'x'"),))) == []
@@ -280,7 +280,7 @@ def test_the_failure_message_of_the_engine_is_enough_if_it_has_the_cause() -> No
 
 
 @pytest.mark.parametrize(("p95", "expected"), [(36_000, ["timeout_too_short"]), (35_999, [])])
-def test_a_time_out_without_room(p95: float, expected: list[str]) -> None:
+def test_a_timeout_without_a_margin_is_found(p95: float, expected: list[str]) -> None:
     found = causes(facts(expired(), normal=replace(USUAL, duration=20_000, duration_p95=p95)))
     assert [each.name for each in found] == expected
     if found:

@@ -54,7 +54,7 @@ def answers(httpserver: HTTPServer, path: str, body: str, status: int = 200, met
     httpserver.expect_request(path, method=method).respond_with_data(body, status, content_type="application/json")
 
 
-async def test_the_cluster_and_its_jobs(httpserver, client):
+async def test_jobs_of_a_cluster_are_listed(httpserver, client):
     answers(httpserver, "/overview", sample("overview"))
     answers(httpserver, "/jobs/overview", sample("jobs_overview"))
     overview = await client.overview()

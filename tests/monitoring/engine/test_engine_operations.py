@@ -38,7 +38,7 @@ def answer(status: str, operation: object) -> Fields:
         (answer("COMPLETED", {"failureCause": CAUSE}), Failed("no room left")),
     ],
 )
-def test_how_an_operation_stands(fields: Fields, expected: Operation[int]) -> None:
+def test_the_status_of_an_operation_is_parsed(fields: Fields, expected: Operation[int]) -> None:
     assert parse(fields, lambda operation: operation.whole("checkpointId")) == expected
 
 

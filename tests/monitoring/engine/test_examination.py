@@ -129,7 +129,8 @@ def test_a_secret_that_is_sent_without_tls_to_another_machine_is_remarked(
 
 
 def test_the_remark_is_among_those_of_a_test(flink: FlinkServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbound, "is_this_machine", lambda host: False)  # in fact the test's server is on this machine
+    # treat the test's server as one on another machine
+    monkeypatch.setattr(outbound, "is_this_machine", lambda host: False)
     found = look(flink.url, authentication="bearer", token=Secret("s3cret"))
     assert isinstance(found, Found)
     assert found.remarks[-1] == EngineReason.TOKEN_UNENCRYPTED(host="127.0.0.1")
@@ -184,7 +185,7 @@ def test_a_redirect_is_not_followed_and_its_target_is_named(flink: FlinkServer) 
     assert flink.asked == ["/overview"]
 
 
-def test_a_redirect_to_a_log_in_is_no_address_to_enter(flink: FlinkServer) -> None:
+def test_a_redirect_to_a_log_in_is_not_an_address_to_enter(flink: FlinkServer) -> None:
     flink.instead("/overview", "", 302, Location="https://sso.example/login?next=flink")
     problem = refused(flink.url)
     assert (problem.field, problem.passing) == ("rest_url", False)

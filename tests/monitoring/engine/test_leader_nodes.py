@@ -47,7 +47,7 @@ def test_the_node_of_waymarks_job_manager() -> None:
     assert parse_leader(LeaderInformation("http://127.0.0.1:8081", "x").encode()) == "http://127.0.0.1:8081"
 
 
-def test_a_leader_without_a_term_is_one() -> None:
+def test_a_leader_without_a_term_is_accepted() -> None:
     assert parse_leader(FLINK_2_3[:30] + b"p") == "http://127.0.0.1:18310"
 
 

@@ -83,7 +83,7 @@ def test_a_look_up_returns_the_leader_or_why_there_is_none(ensemble: Ensemble) -
     ensemble.write(b"rubbish")
     rubbish = EngineReason.NODE_MALFORMED(problem=EngineReason.NODE_NOT_JAVA(), path=path)
     assert find_leader(ensemble.quorum) == Nobody(rubbish)
-    assert str(rubbish) == f"The leader's node is not written by Java. ({path})"
+    assert str(rubbish) == f"The leader's node does not have Java's format. ({path})"
     silent = EngineReason.ZOOKEEPER_SILENT(hosts="127.0.0.1:1")
     assert find_leader(Quorum("127.0.0.1:1", "/a", "/b"), 0.5) == Nobody(silent)
 

@@ -165,7 +165,7 @@ async def test_one_connection_is_kept():
     assert server.accepted == 1
 
 
-async def test_a_kept_connection_that_has_ended_is_no_trouble():
+async def test_an_ended_persistent_connection_is_replaced():
     async with playing([ANSWER, END], [ANSWER]) as server, asking(server.url) as reads:
         for _ in range(2):
             assert (await reads.ask("GET", "/jobs", 2.0)).content == BODY
@@ -179,14 +179,14 @@ async def test_a_request_to_a_server_that_closes_connections_is_sent_twice():
     assert server.accepted == 2
 
 
-async def test_bytes_after_a_response_are_no_response_to_the_next_request():
+async def test_bytes_after_a_response_are_not_a_response_to_the_next_request():
     async with playing([ANSWER + ANSWER.replace(b"jobs", b"lies")], [ANSWER]) as server, asking(server.url) as reads:
         for _ in range(2):
             assert (await reads.ask("GET", "/jobs", 2.0)).content == BODY
     assert server.accepted == 2
 
 
-async def test_a_late_response_is_no_response_to_the_next_request():
+async def test_a_late_response_is_not_a_response_to_the_next_request():
     late = HEAD + b"Content-Length: 11\r\n\r\n"
     async with playing([late], [ANSWER]) as server, asking(server.url) as reads:
         with pytest.raises(TimeoutError):

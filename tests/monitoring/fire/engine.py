@@ -66,10 +66,11 @@ class PlayedCluster(FakeJobManager):
     launches: list[Launch] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
     canceled_by_us: list[str] = field(default_factory=list)
-    most_at_once: Counter[str] = field(default_factory=Counter)  # the most living runs, by job name
+    # the most runs that were live at the same time, by job name
+    most_at_once: Counter[str] = field(default_factory=Counter)
     most_savepoints: int = 0
     ends_at: dict[str, float] = field(default_factory=dict)  # end times of savepoints, by trigger ID
-    stored: set[str] = field(default_factory=set)  # paths with files
+    stored: set[str] = field(default_factory=set)  # paths of snapshots whose files exist
     forgotten: dict[str, PlayedJob] = field(default_factory=dict)
 
     def now_ms(self) -> int:

@@ -30,7 +30,7 @@ DIES = st.sampled_from([True, True, True, False])
 CALLS = st.sets(st.sampled_from(["run", "validate", "trigger", "stop", "status", "cancel", "overview"]), max_size=3)
 REFUSALS = st.sampled_from([(400, "No."), (401, "Who are you?"), (429, "Too many."), (500, "Oh."), (503, "Not now.")])
 ACTS = ("die", "take_back", "forget", "go_silent", "overtaken", "second_worker", "click", "pause", "started_elsewhere")
-# The steps of time at the end without faults: first small, then as long as claims, hold-downs, back-offs, time-outs.
+# The steps of time at the end without faults: first small, then as long as claims, hold-downs, back-offs, timeouts.
 CALM_S = (*[2] * 6, 5, 10, 20, 35, 60, 95, 95, 200, 400, 400, 700, 700, 1000, *[2] * 4, 3700, *[2] * 8)
 
 

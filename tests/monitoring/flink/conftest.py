@@ -15,7 +15,7 @@ from tests.monitoring.flink.jobs import CountJobs
 from tests.monitoring.flink.program import compile_jobs, packed
 from tests.profile import PROFILE
 
-# Flink keeps the result of an operation so long (default: five minutes), so that a test can see it expire.
+# How long Flink keeps the result of an operation (default: five minutes). It is short, so that tests see it expire.
 STORE_S = 3
 LONG = pytest.mark.nightly
 

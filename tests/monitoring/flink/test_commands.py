@@ -164,7 +164,7 @@ MISSING = "Cannot find checkpoint or savepoint file/directory 'file:{tmp}/missin
 
 
 @LONG
-def test_operations_on_a_job_that_is_not_there_fail_with_that(jobs: CountJobs) -> None:
+def test_operations_on_a_missing_job_fail_with_that_reason(jobs: CountJobs) -> None:
     """Flink accepts every operation, and reports only in its status that the job is missing or has ended."""
     ended = jobs.start("ended")
     jobs.ask(lambda client: client.cancel(ended))

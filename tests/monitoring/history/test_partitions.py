@@ -42,7 +42,7 @@ def is_without_a_hole(table) -> bool:
 
 
 @pytest.mark.parametrize("days", [-40_000, -400, 0, 400, 40_000])
-def test_rows_are_stored_and_found_whatever_their_time(rows, days):
+def test_rows_of_any_time_are_stored_and_found(rows, days):
     run = rows.run(rows.job())
     made = rows.checkpoint(run, 1, triggered_at=timezone.now() + timedelta(days=days))
     assert Checkpoint.objects.get(pk=made.pk).triggered_at == made.triggered_at

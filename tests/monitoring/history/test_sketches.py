@@ -51,8 +51,8 @@ WHOLE = sketch(list(range(1000)))
 
 
 @pytest.mark.parametrize("wrong", [b"abc", b"\xff" * 40, WHOLE[:-1], WHOLE + b"x", WHOLE[:2] + b"\x01" + WHOLE[3:]])
-def test_bytes_that_are_no_sketch_are_refused(wrong):
-    with pytest.raises(UnknownSketch, match=f"{len(wrong)} bytes are no sketch"):
+def test_bytes_that_are_not_a_sketch_are_refused(wrong):
+    with pytest.raises(UnknownSketch, match=f"{len(wrong)} bytes are not a sketch"):
         merged([sketch([1]), wrong])
 
 

@@ -405,7 +405,7 @@ def test_from_the_rows_a_cluster_that_dies_with_its_jobs_is_one_incident_and_one
     at = now + MINUTE
     cluster.unreachable_since = at
     cluster.save()
-    note_silence(cluster, "connect time-out", at)
+    note_silence(cluster, "connect timeout", at)
     for run in runs:
         for number in range(1, 6):
             rows.failed(run, number, at + timedelta(seconds=number))

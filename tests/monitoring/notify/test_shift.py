@@ -59,7 +59,7 @@ def read(rows, **scope):
 
 def test_incidents_are_counted_by_what_happened_to_them(rows):
     job = rows.job()
-    incident(rows, job, 20 * HOUR, 15 * HOUR)  # before
+    incident(rows, job, 20 * HOUR, 15 * HOUR)  # before the time range
     old = incident(rows, job, 20 * HOUR)
     ended = incident(rows, job, 20 * HOUR, HOUR)
     critical = incident(rows, job, 2 * HOUR, severity="critical")

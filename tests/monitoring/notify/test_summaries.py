@@ -38,7 +38,7 @@ def channel(db):
     )
 
 
-def test_the_first_time_is_the_next_one(channel):
+def test_the_first_summary_is_due_at_the_next_time(channel):
     Channel.objects.update(next_summary_at=None)
     assert write_due(EIGHT - timedelta(minutes=1)) == 0
     channel.refresh_from_db()
@@ -97,7 +97,7 @@ def test_times_that_cannot_be_read_do_not_stop_other_channels(channel):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_workers_at_the_same_time_write_one(channel):
+def test_several_workers_write_a_summary_once(channel):
     def write(_: int) -> int:
         try:
             return write_due(EIGHT)

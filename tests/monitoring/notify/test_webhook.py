@@ -106,7 +106,7 @@ def test_only_the_start_of_a_long_answer_is_read(httpserver, send):
 
 
 @pytest.mark.parametrize("url", [None, "", "example.org", "file:///etc/passwd", "http://", 7, "http://[::1"])
-def test_the_address_must_be_one(url):
+def test_an_invalid_webhook_address_is_refused(url):
     with pytest.raises(BadChannel, match=r"^url is"):
         WebhookTransport().check(Channel(name="w", kind=ChannelKind.WEBHOOK, settings={"url": url}))
 

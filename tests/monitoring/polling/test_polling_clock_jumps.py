@@ -27,7 +27,7 @@ def test_polls_continue_over_a_jump_and_back(engine, cluster, poll, jump):
     assert due <= poll.clock + timedelta(minutes=1)
 
 
-def test_a_claim_that_a_jump_moved_into_the_future_is_no_claim(engine, cluster, poll):
+def test_a_claim_that_a_jump_moved_into_the_future_is_not_a_claim(engine, cluster, poll):
     engine.job().add(1)
     Cluster.objects.update(poll_claimed_until=poll.clock + timedelta(days=1), poll_claimed_by="f" * 32)
     poll(5)

@@ -244,7 +244,7 @@ def test_checkpoints_of_a_replaced_job_manager_are_a_gap_also_with_an_empty_hist
     assert list(CheckpointGap.objects.values_list("first_id", "last_id")) == [(4, 8)]
 
 
-def test_an_id_missing_inside_the_history_is_no_gap(engine, cluster, poll):
+def test_an_id_missing_inside_the_history_is_not_a_gap(engine, cluster, poll):
     job = engine.job()
     job.add(1, 2)
     poll()

@@ -92,7 +92,7 @@ def test_a_person_confirms_that_it_was_rebuilt(
     assert cluster.identity["names"]["cluster-id"] == "/other"
 
 
-def test_a_restarted_job_manager_is_no_stranger(
+def test_a_restarted_job_manager_is_the_same_cluster(
     watched: Run, engine: FakeEngine, cluster: Cluster, poll: Workers
 ) -> None:
     set_configuration(engine, MANAGER | {"web.tmpdir": f"/tmp/flink-web-{'1' * 36}"})

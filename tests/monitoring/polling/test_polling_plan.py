@@ -47,7 +47,7 @@ def test_the_history_never_rolls_over_between_two_reads(interval_ms, poll_interv
         (1, False, 1.0),
     ],
 )
-def test_how_often_a_run_is_read(interval_ms, pending, every_s):
+def test_a_run_is_read_at_the_planned_interval(interval_ms, pending, every_s):
     assert read_every_s(interval_ms, 3.0, pending=pending) == every_s
 
 

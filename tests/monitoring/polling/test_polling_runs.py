@@ -185,7 +185,7 @@ def test_a_restart_that_restored_no_checkpoint_is_seen_by_its_failure(engine, cl
     assert len(moves(run)) == 2
 
 
-def test_an_exception_that_restarted_nothing_is_no_restart(engine, cluster, poll):
+def test_an_exception_that_restarted_nothing_is_not_a_restart(engine, cluster, poll):
     job = engine.job()
     job.add(1)
     poll()

@@ -6,11 +6,11 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 import pytest
@@ -19,6 +19,8 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from monitoring.engine import registration
+from monitoring.engine.answers import Checkpoints, CheckpointStats
+from monitoring.engine.client import FlinkClient
 from monitoring.engine.reported.report import report_in
 from monitoring.engine.reported.storing import store
 from monitoring.models import (
@@ -35,7 +37,7 @@ from monitoring.models import (
 )
 from monitoring.polling.poller import Poller
 from monitoring.reasons.engines import EngineReason
-from tests.checkpointing.eventlogs.logs import QUERY, EventLog, header, progress, started, time_of
+from tests.checkpointing.eventlogs.logs import QUERY, EventLog, header, progress, started, terminated, time_of
 from tests.checkpointing.watched.locations import Location
 from tests.monitoring.polling.conftest import FakeEngine, Workers
 
@@ -165,6 +167,36 @@ def test_batches_and_sizes_that_the_agent_does_not_report_come_from_the_files(
     assert set(Checkpoint.objects.values_list("status", "final")) == {("COMPLETED", True)}
     assert not CheckpointGap.objects.exists()
     assert Checkpoint.objects.get(checkpoint_id=9).end_to_end_duration == 250
+
+
+class CountingClient(FlinkClient):
+    """Notes the run of each list of checkpoints that it reads."""
+
+    reads: ClassVar[list[str]] = []
+
+    async def checkpoints_unless(
+        self, job_id: str, known: int | None, entries: Mapping[int, CheckpointStats]
+    ) -> tuple[int, Checkpoints | None]:
+        self.reads.append(job_id)
+        return await super().checkpoints_unless(job_id, known, entries)
+
+
+def test_a_source_that_does_not_lead_reads_an_ended_run_once_per_worker(
+    query: Query, poll: Workers, several: Callable[[], None]
+) -> None:
+    logs(query), agent()
+    log = EventLog(query.root / "logs").append(*header(), started(run=FIRST, at_ms=query.start_ms))
+    log.append(progress(0, FIRST, query.start_ms), terminated("java.lang.BoomError: bad", FIRST))
+    log.append(started(run=SECOND, at_ms=query.start_ms + 20_000), progress(1, SECOND, query.start_ms + 21_000))
+    log.append(at_ms=round(time.time() * 1000))
+    query.report(1, run=SECOND)
+    poll.make_client = CountingClient  # type: ignore[assignment]
+    several()
+    CountingClient.reads.clear()
+    several()
+    assert job_now() == ("agent", "shop/orders", UUID(SECOND).hex, "RUNNING")
+    assert UUID(SECOND).hex in CountingClient.reads
+    assert UUID(FIRST).hex not in CountingClient.reads
 
 
 def test_a_silent_agent_does_not_hide_the_batches_that_the_files_show(

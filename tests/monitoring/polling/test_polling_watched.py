@@ -87,7 +87,7 @@ def test_another_worker_continues_the_scan_from_the_row(
         location(root / f"{number:02}").run(0, 0)
     found = []
     for number in range(30):
-        poll.stop()  # each tick is a new worker
+        poll.stop()  # each tick runs in a new worker
         poll.tick(number % 2)
         poll.clock = poll.clock.replace(second=number)
         Cluster.objects.update(next_poll_at=None)

@@ -106,11 +106,11 @@ def test_json_keeps_a_reason() -> None:
         {"code": "test.names", "args": {"names": [{"code": "test.gone", "args": {}}], "count": 1}},
     ],
 )
-def test_a_code_without_a_text_in_this_release_is_no_reason(value: object) -> None:
+def test_a_code_without_a_text_in_this_release_is_not_a_reason(value: object) -> None:
     assert from_json(value) is None
 
 
-def test_a_text_of_before_is_shown_as_it_is() -> None:
+def test_a_text_of_an_earlier_version_is_rendered_unchanged() -> None:
     assert render("It was so.", "zh-hans") == "It was so."
 
 

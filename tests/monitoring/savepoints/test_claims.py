@@ -52,7 +52,7 @@ def test_a_worker_whose_claim_ended_writes_nothing(savepoint, now):
     assert read(savepoint).state == SavepointState.REQUESTED
 
 
-def test_a_worker_that_has_it_writes_once(savepoint, now):
+def test_a_worker_with_the_claim_writes_once(savepoint, now):
     ours = read(savepoint)
     claim(ours, now)
     assert update(ours, WorkReason.SAVEPOINTS_FAILED, state=SavepointState.FAILED) is WorkReason.SAVEPOINTS_FAILED

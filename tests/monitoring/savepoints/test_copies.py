@@ -165,7 +165,7 @@ def test_the_directory_saves_a_query_whose_job_another_cluster_leads(
     assert deferred.value.reason == EngineReason.ONLY_WATCHED()
 
 
-def test_a_schedule_takes_them(job: Job, target: Path, now: datetime) -> None:
+def test_a_schedule_saves_a_watched_query(job: Job, target: Path, now: datetime) -> None:
     set_schedule(job, Every(3600), "ada", now)
     Job.objects.update(next_savepoint_at=now)
     Cluster.objects.update(last_answer_at=now)
@@ -352,7 +352,7 @@ def test_a_copy_that_takes_the_place_of_a_killed_one_removes_what_that_one_left(
     """The first worker dies after it has written a whole savepoint, and before it has stored that."""
     copy = requested(savepoint)
     assert copies._claim(copy, now)
-    left = copies._saved(copy)  # as far as a killed worker may come
+    left = copies._saved(copy)  # a killed worker may have done all of this
     copies._scratch(left.location).mkdir()
     assert verify(left.location)
     assert take_up(now) == []

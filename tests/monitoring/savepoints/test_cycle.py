@@ -73,7 +73,7 @@ def test_a_savepoint_is_followed_until_its_deadline(savepoint, job_manager, now)
     assert savepoint.failure == "Not completed in time: it is still under way."
 
 
-def test_why_it_failed_is_the_engines_sentence(savepoint, job_manager, now):
+def test_the_failure_of_a_savepoint_is_the_engines_sentence(savepoint, job_manager, now):
     advance(now)
     job_manager.savepoints[savepoint.trigger_id].failure = "Disk is full"
     advance(seconds(now, 1))
@@ -191,7 +191,9 @@ def test_a_forgotten_savepoint_is_found_in_the_history(rows, savepoint, job_mana
 
 
 @pytest.mark.parametrize("which", ["older", "another request's", "a checkpoint", "another run's"])
-def test_another_savepoint_in_the_history_is_not_confused_with_it(rows, savepoint, job_manager, now, which):
+def test_another_savepoint_in_the_history_is_not_confused_with_the_requested_one(
+    rows, savepoint, job_manager, now, which
+):
     advance(now)
     job_manager.savepoints.clear()
     run = savepoint.run if which != "another run's" else rows.run(savepoint.job, current=False)

@@ -84,44 +84,40 @@ class TestAClone:
         assert why(job, old, now) == reason
         assert state(old) == "completed"
 
-    def test_that_is_being_started_from_the_savepoint_keeps_it(self, job, old, attempt, now):
+    def test_a_clone_that_is_being_started_keeps_its_savepoint(self, job, old, attempt, now):
         self.stays(job, old, now, "another job is being started from it")
 
-    def test_whose_run_is_not_stored_yet_keeps_the_savepoint(self, job, old, attempt, now):
+    def test_a_clone_whose_run_is_not_stored_yet_keeps_its_savepoint(self, job, old, attempt, now):
         self.ended(attempt, now)
         self.stays(job, old, now + LAUNCH_PENDING - timedelta(seconds=1), "another job is being started from it")
         assert apply_retention(now + LAUNCH_PENDING) == 1
 
-    def test_whose_run_has_no_known_origin_yet_keeps_the_savepoint(self, rows, job, old, attempt, now):
+    def test_a_clone_whose_run_has_no_known_origin_keeps_its_savepoint(self, rows, job, old, attempt, now):
         self.ended(attempt, now)
         rows.run(attempt.job, engine_job_id=attempt.engine_job_id)
         self.stays(job, old, now + timedelta(days=9), "a run of another job was started from it")
 
     @pytest.mark.parametrize("state", [RunState.RUNNING, RunState.RESTARTING, RunState.FAILED, RunState.LOST])
-    def test_whose_run_restored_the_savepoint_and_was_not_ended_by_a_person_keeps_it(
-        self, rows, job, old, attempt, now, state
-    ):
+    def test_a_clone_that_no_person_ended_keeps_its_savepoint(self, rows, job, old, attempt, now, state):
         RestartAttempt.objects.all().delete()
         rows.run(attempt.job, state, restored_path=old.path.replace("file:/", "file:///") + "/")
         self.stays(job, old, now, "a run of another job was started from it")
 
     @pytest.mark.parametrize("state", [RunState.FINISHED, RunState.CANCELED])
-    def test_that_was_ended_keeps_the_savepoint_from_the_retention_but_not_from_people(
-        self, rows, job, old, attempt, now, state
-    ):
+    def test_an_ended_clone_keeps_its_savepoint_from_the_retention_only(self, rows, job, old, attempt, now, state):
         self.ended(attempt, now)
         rows.run(attempt.job, state, engine_job_id=attempt.engine_job_id, restored_path=old.path)
         assert apply_retention(now) == 0
         dispose(old, "not needed", "ada", now)
         assert old.__class__.objects.get(pk=old.pk).state == "disposing"
 
-    def test_that_continued_from_another_snapshot_does_not_need_the_savepoint(self, rows, job, old, attempt, now):
+    def test_a_clone_that_continued_from_another_snapshot_needs_no_savepoint(self, rows, job, old, attempt, now):
         self.ended(attempt, now)
         rows.run(attempt.job, RunState.FAILED, engine_job_id=attempt.engine_job_id, restored_path=old.path)
         rows.run(attempt.job, restored_path="file:/chk/9")
         assert apply_retention(now) == 1
 
-    def test_that_was_refused_before_its_launch_does_not_need_the_savepoint(self, job, old, attempt, now):
+    def test_a_clone_that_was_refused_before_its_launch_needs_no_savepoint(self, job, old, attempt, now):
         self.ended(attempt, now, AttemptState.FAILED)
         RestartAttempt.objects.update(launch_sent_at=None)
         assert apply_retention(now) == 1
@@ -218,7 +214,7 @@ class TestInTheSameMoment:
         assert state(old) == "disposing"
         assert not Job.objects.filter(name="copy").exists()
 
-    def test_the_retention_after_a_clone_leaves_it(self, job, old, now):
+    def test_the_retention_keeps_a_savepoint_after_a_clone(self, job, old, now):
         assert self.race(lambda: clone(job, "copy", LAUNCH, old, "ada", now), lambda: apply_retention(now)) == 0
         assert state(old) == "completed"
 
@@ -233,7 +229,7 @@ class TestInTheSameMoment:
         assert isinstance(outcome, NotPinned)
         assert (state(old), old.pinned) == ("disposing", False)
 
-    def test_the_retention_after_a_pin_leaves_it(self, job, old, now):
+    def test_the_retention_keeps_a_savepoint_after_a_pin(self, job, old, now):
         assert self.race(lambda: pin(old, True, "", "ada"), lambda: apply_retention(now)) == 0
         assert (state(old), old.pinned) == ("completed", True)
 

@@ -60,7 +60,7 @@ def test_an_impossible_savepoint_is_deferred_with_its_reason_and_retried_soon(ro
     assert due_time(job) == due + timedelta(seconds=60)
 
 
-def test_a_job_that_was_not_seen_lately_waits_until_it_is(job, now):
+def test_a_job_that_was_not_polled_recently_gets_no_savepoint(job, now):
     """After a night without Waymark, a job that is just being recovered may still be stored as RUNNING."""
     due = due_time(job)
     assert request_due(due)[WorkReason.SAVEPOINTS_DEFERRED] == 1
@@ -73,7 +73,7 @@ def test_a_job_that_was_not_seen_lately_waits_until_it_is(job, now):
     assert Savepoint.objects.get().state == "requested"
 
 
-def test_the_deferred_one_becomes_the_requested_one(job, now):
+def test_a_deferred_savepoint_becomes_the_requested_one(job, now):
     job.current_run.state = RunState.RESTARTING
     job.current_run.save()
     polled_and_due(due_time(job))
@@ -203,7 +203,7 @@ def test_four_concurrent_schedulers_request_one_savepoint_per_job(rows, now):
 def test_a_savepoint_that_is_late_waits_for_the_end_of_quiet_hours(job, now):
     start = now.astimezone(UTC).replace(hour=22, minute=0, second=0, microsecond=0) + timedelta(days=1)
     set_schedule(job, Quieted(Every(3600), Quiet.parse("22:00-06:00", "UTC")), "ada", start - timedelta(hours=3))
-    Job.objects.update(next_savepoint_at=start - timedelta(minutes=1))  # and Waymark was down until 22:05
+    Job.objects.update(next_savepoint_at=start - timedelta(minutes=1))  # Waymark was down until 22:05
     assert not polled_and_due(start + timedelta(minutes=5))
     assert not Savepoint.objects.exists()
     over = start + timedelta(hours=8)

@@ -48,7 +48,7 @@ def test_while_the_history_has_it_under_way_it_is_not_sent_again(rows, now):
 
 
 @pytest.mark.parametrize("path", ["/sp/a", "/sp/b", "/sp/c"])
-def test_only_the_row_with_its_path_is_linked_to_it(rows, now, path):
+def test_a_savepoint_is_linked_to_the_checkpoint_row_with_its_path(rows, now, path):
     savepoint = sent(rows, now)
     for each in ("b", "c", "a"):
         rows.checkpoint(
@@ -61,7 +61,7 @@ def test_only_the_row_with_its_path_is_linked_to_it(rows, now, path):
     assert savepoint.checkpoint.external_path == f"file:{path}"
 
 
-def test_the_path_of_another_savepoint_is_not_assigned_to_it(rows, now):
+def test_a_savepoint_does_not_get_the_path_of_another_one(rows, now):
     """Otherwise the disposal of one savepoint would delete the files of the other."""
     savepoint = sent(rows, now)
     other = {"origin": SavepointOrigin.MANUAL, "state": SavepointState.COMPLETED, "path": "file:/sp/1"}

@@ -109,7 +109,7 @@ def test_quiet_hours_end_once_where_the_clock_is_set_back():
     assert quiet.over_at(datetime(2026, 10, 25, 1, 15, tzinfo=UTC)) == datetime(2026, 10, 25, 1, 30, tzinfo=UTC)
 
 
-def test_what_is_due_in_quiet_hours_is_due_at_their_end():
+def test_a_savepoint_due_in_quiet_hours_is_due_at_their_end():
     schedule = Quieted(Cron("0 */6 * * *"), Quiet.parse("22:00-06:00", "UTC"))
     assert schedule.after(NOON, 1, NO_JITTER) == datetime(2026, 11, 21, 18, tzinfo=UTC)
     evening = datetime(2026, 11, 21, 18, 0, tzinfo=UTC)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from monitoring.models import AuditEntry, Checkpoint, Engine, Job, StateRead, StateReadKind, StateReadState
+from monitoring.reasons.reason import Reason
 from monitoring.reasons.state_reads import StateReadReason
 from monitoring.reasons.work import WorkReason
 from monitoring.state_reads import answering
@@ -31,6 +33,7 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.django_db
 LIST = StateQuery(StateReadKind.LIST)
+NO_VIEW = StateReadReason.NOT_READ(problem="no such view")
 
 
 @pytest.fixture
@@ -151,27 +154,29 @@ def test_the_command_accepts_every_kind_of_query_and_names_missing_arguments(
     read = store_query(job, snapshot, question, "olga", now, other=snapshot if kind is StateReadKind.DIFF else None)
     run_next_read(now)
     read.refresh_from_db()
-    assert read.problem.startswith("/data/checkpoints/chk-5: ")
+    assert read.problem_value.code == StateReadReason.NOT_READ
+    assert read.problem_value.args["problem"].startswith("/data/checkpoints/chk-5: ")
 
 
 @pytest.mark.parametrize(
     ("script", "expected"),
     [
-        ("import sys; sys.exit('WARN a\\nCommandError: no such view')", "no such view"),
-        ("import sys; sys.exit(3)", "The reader ended without an error message."),
-        ("print('{')", "The result cannot be read: it is not JSON."),
-        ("print('x' * 5_000_000)", "Request fewer rows."),
+        (f"import sys; print({json.dumps(NO_VIEW.as_json())!r}); sys.exit('WARN a')", NO_VIEW),
+        ("import sys; sys.exit('WARN a\\nKilled')", StateReadReason.PROCESS_ENDED(code=1, detail="Killed")),
+        ("import sys; sys.exit(3)", StateReadReason.WITHOUT_REASON()),
+        ("print('{')", StateReadReason.UNREADABLE()),
+        ("print('x' * 5_000_000)", StateReadReason.TOO_LARGE(size=5_000_001, most=answering.MOST_BYTES)),
     ],
 )
 def test_an_error_is_stored_for_the_person_who_queried(
-    job: Job, snapshot: Checkpoint, now: datetime, reader: Any, script: str, expected: str
+    job: Job, snapshot: Checkpoint, now: datetime, reader: Any, script: str, expected: Reason
 ) -> None:
     reader(script)
     read = store_query(job, snapshot, LIST, "olga", now)
     run_next_read(now)
     read.refresh_from_db()
     assert read.state == StateReadState.FAILED
-    assert expected in read.problem
+    assert read.problem_value == expected
 
 
 def test_a_reader_that_hangs_is_ended_with_all_that_it_started(

@@ -1,4 +1,4 @@
-"""The log of a driver's pod, copied into the attempt's directory while the pod lives, because it ends with the pod.
+"""The log of a driver's pod, copied into the attempt's directory, because it is deleted with the pod.
 
 `driver.log` is then the same as for a process of this machine. `driver.log.since` holds the time stamp of the last
 copied line, so that the next job manager continues there.

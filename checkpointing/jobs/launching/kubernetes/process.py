@@ -1,4 +1,4 @@
-"""A driver in a pod, with the interface of a driver process: follow it, end it, and tell why it ended."""
+"""A driver in a pod, with the interface of a driver process: follow it, end it, and find out why it ended."""
 
 from __future__ import annotations
 

@@ -20,24 +20,24 @@ async function load(chart) {
 }
 
 async function renew(chart) {
-  let told;
+  let answer;
   try {
-    told = await load(chart);
+    answer = await load(chart);
   } catch {
     if (!chart.drawn) say(chart, chart.dataset.lost);
     return;
   }
   const note = chart.closest(".card")?.querySelector(".chart-note");
-  if (note) note.textContent = told.empty ? "" : told.note;
-  chart.closest(".card")?.toggleAttribute("data-rolled", Boolean(told.rolled));
-  if (told.empty) {
+  if (note) note.textContent = answer.empty ? "" : answer.note;
+  chart.closest(".card")?.toggleAttribute("data-rolled", Boolean(answer.rolled));
+  if (answer.empty) {
     if (chart.drawn) window.Plotly.purge(chart);
     chart.drawn = null;
     chart.zooms = false; // purge removed the listeners
     say(chart, chart.dataset.empty);
     return;
   }
-  chart.drawn = told.figure;
+  chart.drawn = answer.figure;
   chart.parentElement.classList.remove("lanes-low");
   draw(chart);
   holdHeights();

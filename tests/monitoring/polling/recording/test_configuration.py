@@ -17,7 +17,7 @@ def changes():
     ]
 
 
-def test_the_first_configuration_is_no_change(rows, reported, now):
+def test_the_first_configuration_is_not_a_change(rows, reported, now):
     run = rows.run(rows.job())
     configuration.record([reported(run, config=checkpointing(), vertices=(vertex("map", 2),))], now)
     assert changes() == []

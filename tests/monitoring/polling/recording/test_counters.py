@@ -15,9 +15,9 @@ def test_a_sample_is_written_when_something_failed_was_restored_or_fell(rows, re
     steps = [
         (0, {"total": 5, "completed": 5}),
         (2, {"total": 6, "completed": 5, "in_progress": 1}),  # no relevant change
-        (4, {"total": 6, "completed": 6}),  # stored later
+        (4, {"total": 6, "completed": 6}),  # this sample is stored later
         (6, {"total": 7, "completed": 6, "failed": 1}),
-        (8, {"total": 7, "completed": 6, "failed": 1}),  # no change
+        (8, {"total": 7, "completed": 6, "failed": 1}),  # no counter changed
         (10, {"total": 7, "completed": 6, "failed": 1, "restored": 1}),
         (12, {"total": 1, "completed": 1, "restored": 1}),  # a new job manager
         (80, {"total": 9, "completed": 9, "restored": 1}),  # a minute later

@@ -36,7 +36,7 @@ def test_none_is_dropped_however_many_there_are(rows, reported):
     assert RunException.objects.count() == 100
 
 
-def test_any_number_of_them_is_two_statements(rows, reported):
+def test_any_number_of_exceptions_needs_two_statements(rows, reported):
     runs = [rows.run(rows.job()) for _ in range(10)]
     with CaptureQueriesContext(connection) as asked:
         exceptions.record([reported(run, exceptions=tuple(failure(n) for n in range(20))) for run in runs])

@@ -58,6 +58,10 @@ _FIELDS = {
     "kubeconfig": _("kubeconfig"),
     "namespaces": _("namespaces"),
     "label_selector": _("label selector"),
+    "addresses": _("addresses of the ResourceManagers"),
+    "queues": _("queues"),
+    "users": _("users"),
+    "application_tags": _("application tags"),
     "address_pattern": _("address of the REST APIs"),
     "enabled": _("switched on"),
 }

@@ -11,10 +11,11 @@ from django.db.models import Case, Count, Q, When
 from django.utils.translation import gettext_noop as _
 
 from monitoring.discovery.kubernetes import resources
+from monitoring.discovery.yarn import applications
 from monitoring.models import Cluster, DiscoverySource, FoundResource, WatchedKind
 from monitoring.reasons.discoveries import DiscoveryReason
 
-_KINDS = {kind.key: kind.name for kind in resources.KINDS}
+_KINDS = {kind.key: kind.name for kind in resources.KINDS} | applications.NAMES
 _LABELS = {
     "off": _("switched off"),
     "error": _("not readable"),
@@ -75,9 +76,9 @@ class ResourceRow:
 
     @property
     def state(self) -> str:
-        """Return what the operator reports, in its words."""
+        """Return what the operator or YARN reports, in its words."""
         state = self.resource.state
-        names = ("lifecycle", "manager", "job", "application", "snapshot", "component", "pod")
+        names = ("lifecycle", "manager", "job", "application", "final_status", "snapshot", "component", "pod")
         return " · ".join(dict.fromkeys(state[name] for name in names if name in state))
 
 

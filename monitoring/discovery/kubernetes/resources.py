@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from monitoring.discovery.found import Found, Key
+from monitoring.discovery.found import Found, Key, Unreadable, usable_labels
 from monitoring.engine.causes import human
 from monitoring.reasons.discoveries import DiscoveryReason
 from monitoring.reasons.reason import Reason
@@ -20,10 +20,6 @@ Json = Mapping[str, Any]
 
 _NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-# What a person may enter as a label of a cluster, too.
-_LABEL_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}")
-_LABEL_VALUE = re.compile(r"[A-Za-z0-9._/@:-]{0,100}")
-_LABELS_LONGEST = 1000
 # A container with these waits for a person.
 _WAITING = frozenset(
     (
@@ -32,14 +28,6 @@ _WAITING = frozenset(
     )
 )
 _LONGEST = 1000
-
-
-class Unreadable(ValueError):
-    """The resource is not what its API promises. `name` is what it has as its name, for a message."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
 
 
 @dataclass(frozen=True)
@@ -83,7 +71,7 @@ def read(kind: ResourceKind, resource: object, address_pattern: str) -> Found | 
         uid=_text(metadata, "uid")[:64],
         version=_text(metadata, "resourceVersion")[:200],
         rest_url=rest_url,
-        labels=_labels(metadata.get("labels")),
+        labels=usable_labels(metadata.get("labels")),
         **found,
     )
 
@@ -218,20 +206,6 @@ def _error(status: Json) -> str:
     except (ValueError, RecursionError):
         parsed = {}
     return human(_text(_object(parsed), "message") or text)
-
-
-def _labels(value: object) -> dict[str, str]:
-    return dict(_first_labels(value)) if isinstance(value, dict) else {}
-
-
-def _first_labels(value: Json) -> Iterator[tuple[str, str]]:
-    """Yield the labels that a cluster may have, as many as fit into its form."""
-    length = 0
-    for key, text in sorted(value.items()):
-        if isinstance(text, str) and _LABEL_KEY.fullmatch(key) and _LABEL_VALUE.fullmatch(text):
-            length += len(key) + len(text) + 3
-            if length <= _LABELS_LONGEST:
-                yield key, text
 
 
 def _object(value: object) -> Json:

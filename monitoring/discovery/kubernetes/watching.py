@@ -17,11 +17,11 @@ from typing import Any
 
 from monitoring.discovery import claims, reconciling
 from monitoring.discovery.claims import Claim
-from monitoring.discovery.found import Key
+from monitoring.discovery.found import Key, Unreadable
 from monitoring.discovery.kubernetes import api, resources
 from monitoring.discovery.kubernetes.api import Expired, KubernetesApi
 from monitoring.discovery.kubernetes.credentials import connection_of
-from monitoring.discovery.kubernetes.resources import KINDS, Unreadable
+from monitoring.discovery.kubernetes.resources import KINDS
 from monitoring.discovery.kubernetes.snapshots import list_savepoints
 from monitoring.discovery.reconciling import Change
 from monitoring.discovery.rounds import InDatabase

@@ -199,16 +199,18 @@ class DiscoveryForm(SecretsForm, SourceModelForm):
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
-        kind = SourceKind(cleaned.get("kind") or self.instance.kind)
+        kind = cleaned.get("kind")
         for other in SourceKind:
             if other != kind:
                 self._clear(cleaned, _FIELDS[other])
+        if kind is None:  # a wrong one
+            return cleaned
         if kind == SourceKind.YARN:
             self._clean_yarn(cleaned)
         else:
             self._clean_kubernetes(cleaned)
         if "address_pattern" not in self.errors:
-            self._clean_pattern(cleaned, kind)
+            self._clean_pattern(cleaned, SourceKind(kind))
         return cleaned
 
     def _clear(self, cleaned: dict[str, Any], names: Collection[str]) -> None:

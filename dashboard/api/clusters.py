@@ -163,9 +163,9 @@ def remove(request: HttpRequest, cluster_id: int, body: ReasonIn) -> Status[None
 
 
 def _examined(form: ClusterForm) -> ClusterForm:
-    checked(form, hidden=ClusterForm.secrets)
+    checked(form, hidden=ClusterForm.unshown)
     if not form.examine(timezone.now):
-        raise Refused(422, fields=errors_of(form, ClusterForm.secrets))
+        raise Refused(422, fields=errors_of(form, ClusterForm.unshown))
     return form
 
 

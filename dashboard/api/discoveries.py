@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from django.http import HttpRequest
 from ninja import ModelSchema, Query, Status
@@ -14,7 +14,7 @@ from dashboard.api.operations import answers, router
 from dashboard.api.paging import Listed, PageParams, page_of
 from dashboard.api.schemas.reasons import ReasonJson
 from dashboard.api.typed import Body, checked, filled
-from dashboard.forms.discovery import SECRETS, DiscoveryForm
+from dashboard.forms.discovery import DiscoveryForm
 from dashboard.queries.discoveries import SourceCard, read_sources
 from monitoring.discovery import sources
 from monitoring.models import DiscoverySource, FoundResource, WatchedKind
@@ -43,8 +43,8 @@ class DiscoveryOut(ModelSchema):
     class Meta:
         model = DiscoverySource
         fields = (
-            *("id", "name", "kind", "in_cluster", "namespaces", "label_selector", "address_pattern"),
-            *("may_change_resources", "enabled"),
+            *("id", "name", "kind", "in_cluster", "namespaces", "label_selector", "addresses", "authentication"),
+            *("username", "queues", "users", "application_tags", "address_pattern", "may_change_resources", "enabled"),
             *("last_answer_at", "last_error", "created_at"),
         )
 
@@ -63,12 +63,24 @@ class FoundResourceOut(ModelSchema):
 
 class DiscoveryIn(Body):
     name: str = ""
+    kind: Literal["kubernetes", "yarn"] = Field("kubernetes", description="A source keeps its kind.")
     in_cluster: bool = Field(False, description="Use the service account of the worker's pod, and no kubeconfig.")
     kubeconfig: str = Field("", description="A secret. Empty: keeps the stored one. It may not name programs or files.")
     namespaces: str = Field("", description="Separated by commas. Empty: all.")
     label_selector: str = ""
+    addresses: str = Field("", description="For yarn: those of all ResourceManagers, separated by commas.")
+    authentication: Literal["none", "bearer", "basic"] = "none"
+    token: str = Field("", description="A secret. Empty: keeps the stored one.")
+    username: str = ""
+    password: str = Field("", description="A secret. Empty: keeps the stored one.")
+    ca_bundle: str = Field("", description="PEM.")
+    queues: str = Field("", description="Separated by commas, with the queues below them. Empty: all.")
+    users: str = Field("", description="Separated by commas. Empty: all.")
+    application_tags: str = Field("", description="Separated by commas. One is enough. Empty: all applications.")
     address_pattern: str = Field(
-        "http://{name}-rest.{namespace}:8081", description="The address of the REST API of a deployment."
+        "",
+        description="The address of the REST API of a deployment. Empty: `http://{name}-rest.{namespace}:8081` for "
+        "kubernetes, `http://{address}` for yarn.",
     )
     may_change_resources: bool = Field(False, description="Restart and save jobs through the Flink operator.")
     enabled: bool = True
@@ -120,7 +132,7 @@ def _save(request: HttpRequest, body: DiscoveryIn, discovery_id: int | None) -> 
         return DiscoverySource() if discovery_id is None else _find(discovery_id)
 
     data = filled(DiscoveryForm(instance=stored()), body.given())
-    form = checked(DiscoveryForm(data, instance=stored()), hidden=SECRETS)
+    form = checked(DiscoveryForm(data, instance=stored()), hidden=DiscoveryForm.unshown)
     sources.save(form.instance, actor_of(request))
     return _read(form.instance.pk)
 

@@ -1,4 +1,4 @@
-"""Sources that find clusters. An entry has no kubeconfig: an import keeps the stored one, or reads a file."""
+"""Sources that find clusters. Entries have no secrets: an import keeps the stored ones, or reads a file."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dashboard.as_code.base import Act, Plan, Section, Values, text_of
 from dashboard.as_code.clusters import secret_in_file
 from dashboard.as_code.form_values import as_query, export_value
 from dashboard.as_code.lines import Entry
-from dashboard.forms.discovery import DiscoveryForm
+from dashboard.forms.discovery import SECRETS, DiscoveryForm
 from monitoring.discovery import sources
 from monitoring.models import DiscoverySource
 
-_SECRET, _FROM = "kubeconfig", "kubeconfig_from"
+_FROM = {f"{name}_from": name for name in SECRETS}
 
 
 class Discoveries(Section):
@@ -32,7 +32,7 @@ class Discoveries(Section):
     def plan(self, made: Plan, entries: Sequence[Entry]) -> None:
         stored = {source.name: source for source in DiscoverySource.objects.all()}
         seen: dict[str, int] = {}
-        allowed = {_FROM, *DiscoveryForm.base_fields} - {_SECRET}
+        allowed = {*_FROM, *DiscoveryForm.base_fields} - {*SECRETS}
         for entry in entries:
             name = text_of(entry, "name")
             if not made.is_repeated(entry, f"discovery {name}", seen) and not made.has_unknown_keys(entry, allowed):
@@ -44,25 +44,26 @@ class Discoveries(Section):
 
 def entry_of(source: DiscoverySource) -> Values:
     form = DiscoveryForm(instance=source)
-    return {name: export_value(form, name) for name in form.fields if name != _SECRET}
+    return {name: export_value(form, name) for name in form.fields if name not in SECRETS}
 
 
 def _plan(made: Plan, entry: Entry, source: DiscoverySource) -> None:
     before = entry_of(source) if source.pk else {}
-    problems, kubeconfig = len(made.problems), source.kubeconfig
-    data: dict[str, Any] = entry_of(DiscoverySource()) | {key: v for key, v in entry.values.items() if key != _FROM}
-    if _FROM in entry.values:
-        data[_SECRET] = secret_in_file(made, entry, _FROM)
+    problems, secrets = len(made.problems), {name: getattr(source, name) for name in SECRETS}
+    data: dict[str, Any] = entry_of(DiscoverySource()) | {key: v for key, v in entry.values.items() if key not in _FROM}
+    for key in _FROM.keys() & entry.values.keys():
+        data[_FROM[key]] = secret_in_file(made, entry, key)
     if len(made.problems) > problems:
         return
     form = DiscoveryForm(as_query(data), instance=source)
     if not form.is_valid():
-        made.refuse_form(entry, form.errors.as_data(), lambda name: _FROM if name == _SECRET else name)
+        made.refuse_form(entry, form.errors.as_data(), lambda name: f"{name}_from" if name in SECRETS else name)
         return
     changed = form.instance
     after = entry_of(changed)
-    if kubeconfig != changed.kubeconfig and _FROM in entry.values:
-        before, after = before | ({_FROM: "another value"} if before else {}), after | {_FROM: entry.values[_FROM]}
+    for key, name in _FROM.items():
+        if key in entry.values and secrets[name] != getattr(changed, name):
+            before, after = before | ({key: "another value"} if before else {}), after | {key: entry.values[key]}
     made.add(f"discovery {changed.name}", before, after, lambda by, now: _save(changed, by))
 
 

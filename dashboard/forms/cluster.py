@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 from checkpointing.model.refusals import Refused
 from checkpointing.storage import StorageError, canonical
 from dashboard.forms.choices import in_language
-from dashboard.forms.editing import EditForm
+from dashboard.forms.secrets import SecretsForm
 from dashboard.language import rendered
 from monitoring import outbound
 from monitoring.engine.connection import BadTls, Tls, trust
@@ -41,7 +41,6 @@ else:
     ClusterModelForm = forms.ModelForm
 
 SECRETS = ("token", "password", "client_key", "zookeeper_password")
-SENT = ("token", "password", "zookeeper_password")  # secrets that are sent to the server; a private key is not sent
 ZOOKEEPER = ("zookeeper_hosts", "zookeeper_root", "zookeeper_cluster_id")
 _SERVER = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
 _NODE = re.compile(r"/?[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*/?")
@@ -100,11 +99,12 @@ class LabelsField(forms.CharField):
             return True
 
 
-class ClusterForm(EditForm, ClusterModelForm):
+class ClusterForm(SecretsForm, ClusterModelForm):
     """The settings of a cluster. After validation, `examine` tests the connection to the cluster."""
 
-    secrets = (*SECRETS, "ca_bundle", "client_certificate")  # fields whose values error messages do not repeat
-    unshown = secrets
+    secrets = SECRETS
+    sent = ("token", "password", "zookeeper_password")  # a private key is not sent
+    unshown = (*SECRETS, "ca_bundle", "client_certificate")
 
     token = forms.CharField(required=False, max_length=4000, label=_("Token"), widget=forms.PasswordInput(attrs=_PLAIN))
     password = forms.CharField(
@@ -209,16 +209,8 @@ class ClusterForm(EditForm, ClusterModelForm):
         for name in ("discovery", "authentication", "zookeeper_authentication"):
             field = self.fields[name]
             field.choices = in_language(field.choices)  # type: ignore[attr-defined]
-        self._stored_secrets: dict[str, Secret] = {name: getattr(self.instance, name) for name in SECRETS}
         self.found: Found | None = None
         self.may_be_down = False
-        for name, secret in self._stored_secrets.items():
-            if secret:
-                stored = _("A value is stored. Leave the field empty to keep it.")
-                problem = secret.problem()
-                self.fields[name].help_text = rendered(problem) if problem else stored
-            elif self.is_bound and self.data.get(self.add_prefix(name)):
-                self.fields[name].help_text = _("Enter the secret again: Waymark does not send secrets to the page.")
         self.fields["zookeeper_authentication"].required = False  # a missing value means no authentication
         for name in ("zookeeper_root", "zookeeper_cluster_id"):
             self.fields[name].widget.attrs["maxlength"] = "200"
@@ -227,7 +219,7 @@ class ClusterForm(EditForm, ClusterModelForm):
         return AuditEntry.objects.filter(action="cluster.change", target=f"cluster {self.initial.get('name')}")
 
     def stored_values(self) -> dict[str, object]:
-        values = super().stored_values() | self._stored_secrets
+        values = super().stored_values()
         if self.initial.get("discovery") == Discovery.ZOOKEEPER:
             values["rest_url"] = ""  # the address of the leader, which no person has entered
         return values
@@ -252,7 +244,7 @@ class ClusterForm(EditForm, ClusterModelForm):
             cleaned |= {"authentication": Authentication.NONE, "ca_bundle": "", "client_certificate": ""}
             cleaned["client_key"] = Secret()
         self._clean_zookeeper_authentication(cleaned)
-        self._clean_authentication(cleaned)
+        self.clean_authentication_fields(cleaned)
         self._clean_tls(cleaned)
         return cleaned
 
@@ -351,31 +343,13 @@ class ClusterForm(EditForm, ClusterModelForm):
             self.add_error("zookeeper_username", _("Enter a user name."))
         elif ":" in cleaned["zookeeper_username"]:
             self.add_error("zookeeper_username", _("A user name cannot contain a colon."))
-        self._keep_stored_secret(cleaned, "zookeeper_password", needed=True, missing=_("Enter a password."))
-
-    def _clean_authentication(self, cleaned: dict[str, Any]) -> None:
-        kind = cleaned.get("authentication")
-        if kind != Authentication.BASIC:
-            cleaned |= {"username": "", "password": Secret()}
-        elif not cleaned.get("username"):
-            self.add_error("username", _("Enter a user name."))
-        elif ":" in cleaned["username"]:
-            self.add_error("username", _("A user name cannot contain a colon."))
-        if kind != Authentication.BEARER:
-            cleaned["token"] = Secret()
-        self._keep_stored_secret(
-            cleaned, "password", needed=kind == Authentication.BASIC, missing=_("Enter a password.")
-        )
-        self._keep_stored_secret(cleaned, "token", needed=kind == Authentication.BEARER, missing=_("Enter a token."))
-        token = cleaned.get("token")
-        if isinstance(token, str) and (not token.isascii() or any(c.isspace() for c in token)):
-            self.add_error("token", _("A token cannot contain spaces or non-ASCII characters: it is sent in a header."))
+        self.keep_stored_secret(cleaned, "zookeeper_password", needed=True, missing=_("Enter a password."))
 
     def _clean_tls(self, cleaned: dict[str, Any]) -> None:
         if not cleaned.get("client_certificate") and not cleaned.get("client_key"):
             cleaned["client_key"] = Secret()
         else:
-            self._keep_stored_secret(cleaned, "client_key", needed=False, missing="")
+            self.keep_stored_secret(cleaned, "client_key", needed=False, missing="")
         key = cleaned.get("client_key")
         if isinstance(key, Secret) and (problem := key.problem()):
             self.add_error("client_key", rendered(problem))
@@ -386,19 +360,8 @@ class ClusterForm(EditForm, ClusterModelForm):
         except BadTls as error:
             self.add_error(error.field, rendered(error.reason))
 
-    def _names_other_server(self, cleaned: dict[str, Any]) -> bool:
-        """Return whether the settings name another server than the stored ones."""
+    def names_other_server(self, cleaned: dict[str, Any]) -> bool:
         if cleaned.get("discovery") == Discovery.ZOOKEEPER:
             return any(cleaned.get(name) != self.initial.get(name) for name in (*ZOOKEEPER, "discovery"))
         before = outbound.parse(self.initial.get("rest_url", ""))
         return self.initial.get("discovery") != Discovery.URL or outbound.parse(cleaned.get("rest_url", "")) != before
-
-    def _keep_stored_secret(self, cleaned: dict[str, Any], name: str, *, needed: bool, missing: StrOrPromise) -> None:
-        """Keep the stored secret if the field is empty, but only for the same server."""
-        if not cleaned.get(name) and not isinstance(cleaned.get(name), Secret):
-            cleaned[name] = self._stored_secrets[name]
-            if cleaned[name] and name in SENT and self._names_other_server(cleaned):
-                self.add_error(name, _("The address has changed. Enter the secret again for the new address."))
-                return
-        if needed and not cleaned[name]:
-            self.add_error(name, missing)

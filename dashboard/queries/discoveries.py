@@ -10,12 +10,13 @@ from typing import Any
 from django.db.models import Case, Count, Q, When
 from django.utils.translation import gettext_noop as _
 
+from monitoring.discovery.yarn import applications
 from monitoring.kubernetes.job_resources import related_resources
 from monitoring.kubernetes.kinds import EVENT, FLINK_SESSION_JOB, KINDS, POD
 from monitoring.models import Cluster, DiscoverySource, FoundResource, WatchedKind
 from monitoring.reasons.discoveries import DiscoveryReason
 
-_KINDS = {kind.key: kind.name for kind in KINDS}
+_KINDS = {kind.key: kind.name for kind in KINDS} | applications.NAMES
 _LABELS = {
     "off": _("switched off"),
     "error": _("not readable"),
@@ -77,9 +78,12 @@ class ResourceRow:
 
     @property
     def state(self) -> str:
-        """Return what the operator reports, in its words."""
+        """Return what the operator or YARN reports, in its words."""
         state = self.resource.state
-        names = ("lifecycle", "manager", "job", "application", "snapshot", "component", "pod", "event", "message")
+        names = (
+            *("lifecycle", "manager", "job", "application", "final_status", "snapshot", "component", "pod"),
+            *("event", "message"),
+        )
         return " · ".join(dict.fromkeys(state[name] for name in names if name in state))
 
 

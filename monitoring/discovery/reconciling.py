@@ -60,13 +60,17 @@ def apply(claim: Claim, found: Found, now: datetime) -> Change | None:
     row.labels, row.state, row.changed_at, row.gone_at = dict(found.labels), dict(found.state), now, None
     store(row, "problem", found.problem or "")
     row.problem_since = (row.problem_since or now) if found.problem else None
-    change = _follow(row, gone_at, is_another) if found.rest_url else None
+    if is_another and row.cluster is None and "rest_url" in row.given:
+        row.given = {}  # a person has removed the cluster of the former resource
+    change = _follow(row, gone_at, is_another) if found.rest_url or row.cluster else None
     row.save()
     return change
 
 
 @transaction.atomic
-def forget(claim: Claim, key: Key, now: datetime) -> Change | None:
+def forget(
+    claim: Claim, key: Key, now: datetime, why: DiscoveryReason = DiscoveryReason.DEPLOYMENT_GONE
+) -> Change | None:
     """Note that a resource is gone, and archive its cluster. Raise ClaimLost."""
     claims.require(claim)
     row = _rows(claim.source, key).filter(gone_at=None).first()
@@ -77,7 +81,7 @@ def forget(claim: Claim, key: Key, now: datetime) -> Change | None:
     cluster = row.cluster
     if cluster is None or cluster.archived_at is not None or cluster.found_resources.filter(gone_at=None).exists():
         return None
-    reason = DiscoveryReason.DEPLOYMENT_GONE(deployment=str(row), source=claim.source.name)
+    reason = why(deployment=str(row), source=claim.source.name)
     if _is_as_given(cluster, row) and not Job.objects.filter(cluster=cluster).exists():
         registration.remove(cluster, actor=ACTOR, reason=reason, now=now)
     else:
@@ -103,10 +107,13 @@ def outside(source: DiscoverySource, kinds: Collection[str]) -> list[Key]:
 
 
 def accept_rebuilt(source: DiscoverySource) -> None:
-    """Confirm the identity of clusters that were redeployed: their address names the deployment, so they are the same.
+    """Confirm the identity of clusters that were redeployed, if their address names the deployment.
 
-    A person confirms the identity of a cluster whose address a person has entered.
+    Otherwise, another cluster may have taken the address. A person confirms the identity of a cluster whose address a
+    person has entered.
     """
+    if "{name}" not in source.address_pattern:
+        return
     rows = source.found_resources.filter(gone_at=None, cluster__stranger__isnull=False).select_related("cluster")
     for row in rows:
         if row.cluster is not None and row.cluster.rest_url == row.rest_url:
@@ -124,14 +131,17 @@ def _live(source: DiscoverySource, kind: str) -> QuerySet[FoundResource]:
 
 
 def _follow(row: FoundResource, gone_at: datetime | None, is_another: bool) -> Change | None:
-    """Bring the cluster of a deployment up to date. `is_another`: the resource was created again under its name."""
-    wanted = {"rest_url": row.rest_url, "labels": row.labels}
+    """Bring the cluster of a deployment up to date. `is_another`: the resource was created again under its name.
+
+    A deployment that does not run yet, or no longer, has no address, so its cluster keeps the former one.
+    """
+    wanted = {"rest_url": row.rest_url or row.given.get("rest_url", ""), "labels": row.labels}
     # The lock keeps what a person saves at this moment.
     cluster = row.cluster and Cluster.objects.select_for_update().filter(pk=row.cluster.pk).first()
     row.cluster = cluster
     if cluster is None:
-        if row.given and gone_at is None and not is_another:
-            return None  # a person has removed the cluster
+        if not row.rest_url or (row.given and gone_at is None):
+            return None  # not running, or a person has removed the cluster
         return _add(row, wanted)
     restored = gone_at is not None and cluster.archived_at == gone_at
     for name in _GIVEN:
@@ -150,8 +160,13 @@ def _follow(row: FoundResource, gone_at: datetime | None, is_another: bool) -> C
 
 
 def _add(row: FoundResource, wanted: dict[str, object]) -> Change | None:
-    """Add the cluster, or adopt the one that a person has added with the same address."""
-    cluster = Cluster.objects.filter(rest_url=row.rest_url, archived_at=None).order_by("pk").first()
+    """Add the cluster, or adopt the one that a person has added with the same address.
+
+    The former address of a deployment that does not run is free.
+    """
+    former = FoundResource.objects.filter(gone_at=None, rest_url="").exclude(cluster=None).values("cluster")
+    same = Cluster.objects.filter(rest_url=row.rest_url, archived_at=None).exclude(pk__in=former)
+    cluster = same.order_by("pk").first()
     if cluster is None:
         name = _free_name(row)
         cluster = Cluster(name=name, engine=Engine.FLINK, rest_url=row.rest_url, labels=row.labels)

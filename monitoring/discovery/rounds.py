@@ -44,7 +44,7 @@ class InDatabase(Protocol):
 
 
 class Look(Protocol):
-    """Reads a source. See kubernetes.watching.look."""
+    """Reads a source. See kubernetes.watching.look and yarn.polling.look."""
 
     def __call__(
         self, claim: Claim, in_database: InDatabase, lasts_s: float, now: Callable[[], datetime]
@@ -52,9 +52,10 @@ class Look(Protocol):
 
 
 def _looks() -> Mapping[str, Look]:
-    from monitoring.discovery.kubernetes.watching import look
+    from monitoring.discovery.kubernetes import watching
+    from monitoring.discovery.yarn import polling
 
-    return {SourceKind.KUBERNETES: look}
+    return {SourceKind.KUBERNETES: watching.look, SourceKind.YARN: polling.look}
 
 
 class Rounds:

@@ -11,9 +11,11 @@ from monitoring.models import DiscoverySource
 from monitoring.models.secret_field import SecretField
 
 SETTINGS = (
-    *("name", "in_cluster", "kubeconfig", "namespaces", "label_selector", "address_pattern"),
-    *("may_change_resources", "enabled"),
+    *("name", "kind", "in_cluster", "kubeconfig", "namespaces", "label_selector"),
+    *("addresses", "authentication", "token", "username", "password", "ca_bundle"),
+    *("queues", "users", "application_tags", "address_pattern", "may_change_resources", "enabled"),
 )
+_LONG = frozenset({"ca_bundle"})
 # After a change of these, the resources are listed again.
 _READ_AGAIN = frozenset(SETTINGS) - {"name", "may_change_resources", "enabled"}
 
@@ -64,4 +66,4 @@ def _shown(source: DiscoverySource, name: str) -> object:
     value = getattr(source, name)
     if isinstance(DiscoverySource._meta.get_field(name), SecretField):
         return "set" if value else ""
-    return value
+    return "set" if name in _LONG and value else value

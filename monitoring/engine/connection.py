@@ -31,7 +31,7 @@ from checkpointing.ha.zookeeper_access import ZooKeeperAccess
 from checkpointing.model.zookeeper_access import ZooKeeperScheme
 from monitoring import outbound
 from monitoring.engine.errors import RequestNotSent
-from monitoring.models import Authentication, Cluster, Discovery
+from monitoring.models import Authentication, Cluster, Discovery, DiscoverySource
 from monitoring.outbound import Denied, Target
 from monitoring.outbound_http import cluster_policy
 from monitoring.reasons.columns import stored
@@ -139,7 +139,7 @@ def connection_of(cluster: Cluster) -> Connection:
     try:
         return Connection(
             cluster.rest_url.rstrip("/"),
-            _authorization(cluster),
+            authorization_of(cluster),
             Tls(cluster.ca_bundle, cluster.client_certificate, cluster.client_key.reveal()),
             cluster.request_limit_s,
         )
@@ -172,12 +172,13 @@ def _unreadable(cluster: Cluster) -> str:
     return next((name for name, secret in secrets.items() if secret.problem()), "token")
 
 
-def _authorization(cluster: Cluster) -> str:
-    match cluster.authentication:
+def authorization_of(server: Cluster | DiscoverySource) -> str:
+    """Return the value of the header, "" for none. Raise SecretUnreadable."""
+    match server.authentication:
         case Authentication.BASIC:
-            return basic(cluster.username, cluster.password.reveal())
+            return basic(server.username, server.password.reveal())
         case Authentication.BEARER:
-            return bearer(cluster.token.reveal())
+            return bearer(server.token.reveal())
     return ""
 
 

@@ -61,10 +61,11 @@ class Conflict(EngineError):
 
 @dataclass(frozen=True)
 class Page:
-    """A page of a list. `version` is that of the whole list."""
+    """A page of a list. `version` is that of the whole list. `continues`: there are more pages."""
 
     items: Sequence[Any]
     version: str
+    continues: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,8 +100,8 @@ class KubernetesApi:
             metadata = found.get("metadata") if isinstance(found, dict) else None
             if not isinstance(items, list) or not isinstance(metadata, dict):
                 raise Malformed(DiscoveryReason.NOT_A_LIST(path=kind.path(namespace)))
-            yield Page(items, version_of(found))
             following = metadata.get("continue")
+            yield Page(items, version_of(found), continues=bool(following))
             if not following or not isinstance(following, str):
                 return
             query["continue"] = following

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('monitoring', '0016_found_clusters'),
+        ('monitoring', '0017_yarn_sources'),
     ]
 
     operations = [

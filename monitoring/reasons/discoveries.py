@@ -1,4 +1,4 @@
-"""Reasons about clusters that Waymark finds by itself, and about the resources of Kubernetes."""
+"""Reasons about clusters that Waymark finds by itself, in Kubernetes and YARN."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DiscoveryReason(ReasonCode):
     BAD_TLS = "discoveries.bad-tls", _("The certificates in the kubeconfig cannot be used. {why}")
     IN_NO_CLUSTER = (
         "discoveries.in-no-cluster",
-        _("The worker does not run in a pod with a service account. Enter a kubeconfig."),
+        _("Waymark does not run in a pod with a service account. Enter a kubeconfig."),
     )
 
     # The answers of the API.
@@ -64,6 +64,28 @@ class DiscoveryReason(ReasonCode):
         _("The upgradeMode of {resource} is stateless: restarted by the operator, the job would lose its state."),
     )
 
+    # The answers of YARN.
+    STANDBY = (
+        "discoveries.standby",
+        _("{url} is a ResourceManager on standby. Add the address of the active one: {active}."),
+    )
+    NONE_ACTIVE = "discoveries.none-active", _("{url} says that no ResourceManager is active.")
+    KERBEROS = (
+        "discoveries.kerberos",
+        _("{url} requires Kerberos. Enter the address of a gateway with a password, such as Apache Knox."),
+    )
+    NO_APPLICATIONS = "discoveries.no-applications", _("The answer to {path} is not a list of YARN applications.")
+    NOT_VISIBLE = (
+        "discoveries.not-visible",
+        _("YARN does not show this application to the account. Give the account the right to view applications."),
+    )
+    NO_MASTER_ADDRESS = (
+        "discoveries.no-master-address",
+        _("YARN does not report the address of the application master. Enter an address pattern with the id."),
+    )
+    YARN_STATE = "discoveries.yarn-state", _("YARN reports {status}.")
+    YARN_TEXT = "discoveries.yarn-text", _("YARN reports {status}: {text}")
+
     # What operators report.
     OPERATOR_ERROR = "discoveries.operator-error", _("The operator reports: {error}")
     OPERATOR_STATE = "discoveries.operator-state", _("The operator reports the state {state}.")
@@ -74,6 +96,10 @@ class DiscoveryReason(ReasonCode):
     FOUND = "discoveries.found", _("{source} has found the deployment {deployment}.")
     DEPLOYMENT_GONE = "discoveries.deployment-gone", _("The deployment {deployment} was deleted in {source}.")
     DEPLOYMENT_BACK = "discoveries.deployment-back", _("The deployment {deployment} exists again in {source}.")
+    APPLICATION_GONE = (
+        "discoveries.application-gone",
+        _("The application {deployment} has ended, or is no longer listed in {source}."),
+    )
     ADDRESS_TAKEN = (
         "discoveries.address-taken",
         _("The cluster {cluster} already has the address {url}. Enter another address pattern for this source."),

@@ -37,7 +37,7 @@ SAME = {
     "Apache Flink",
     "PySpark",
     "Spark Structured Streaming",
-    *("Kubernetes", "kubeconfig", "Kubeconfig", "Operator"),
+    *("Kubernetes", "kubeconfig", "Kubeconfig", "Operator", "YARN", "ResourceManager"),
     "Webhook",
     "Apprise URL",
     "YAML",

@@ -209,7 +209,7 @@ def _errors(form: ClusterForm) -> list[tuple[str, str]]:
 def _error_text(form: ClusterForm, name: str, text: str) -> str:
     """Return the field, its value unless it is a secret, and the error."""
     shown = {"rest_url": "url"}.get(name, name)
-    value = "" if name in form.secrets or name not in form.data else f" {str(form.data[name])[:200]!r}"
+    value = "" if name in form.unshown or name not in form.data else f" {str(form.data[name])[:200]!r}"
     return f"{shown}{value}: {text}"
 
 

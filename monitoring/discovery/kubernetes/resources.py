@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from monitoring.discovery.found import Found, Key
+from monitoring.discovery.found import Found, Key, Unreadable, usable_labels
 from monitoring.kubernetes.flink_operator import error_of
 from monitoring.kubernetes.kinds import (
     EVENT,
@@ -29,10 +29,6 @@ from monitoring.reasons.reason import Reason
 
 _NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-# What a person may enter as a label of a cluster, too.
-_LABEL_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}")
-_LABEL_VALUE = re.compile(r"[A-Za-z0-9._/@:-]{0,100}")
-_LABELS_LONGEST = 1000
 # A container with these waits for a person.
 _WAITING = frozenset(
     (
@@ -40,14 +36,6 @@ _WAITING = frozenset(
         *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
     )
 )
-
-
-class Unreadable(ValueError):
-    """The resource is not what its API promises. `name` is what it has as its name, for a message."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
 
 
 def read(kind: ResourceKind, resource: object, address_pattern: str) -> Found | None:
@@ -66,7 +54,7 @@ def read(kind: ResourceKind, resource: object, address_pattern: str) -> Found | 
         uid=text_in(metadata, "uid")[:64],
         version=text_in(metadata, "resourceVersion")[:200],
         rest_url=rest_url,
-        labels=_labels(metadata.get("labels")),
+        labels=usable_labels(metadata.get("labels")),
         **found,
     )
 
@@ -200,20 +188,6 @@ def _problem(error: str, states: list[str]) -> Reason | None:
     if error:
         return DiscoveryReason.OPERATOR_ERROR(error=error)
     return DiscoveryReason.OPERATOR_STATE(state=states[0]) if states else None
-
-
-def _labels(value: object) -> dict[str, str]:
-    return dict(_first_labels(value)) if isinstance(value, dict) else {}
-
-
-def _first_labels(value: Json) -> Iterator[tuple[str, str]]:
-    """Yield the labels that a cluster may have, as many as fit into its form."""
-    length = 0
-    for key, text in sorted(value.items()):
-        if isinstance(text, str) and _LABEL_KEY.fullmatch(key) and _LABEL_VALUE.fullmatch(text):
-            length += len(key) + len(text) + 3
-            if length <= _LABELS_LONGEST:
-                yield key, text
 
 
 def _filled(state: Mapping[str, str]) -> dict[str, str]:

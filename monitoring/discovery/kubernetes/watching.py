@@ -17,9 +17,8 @@ from typing import Any
 
 from monitoring.discovery import claims, reconciling
 from monitoring.discovery.claims import Claim
-from monitoring.discovery.found import Key
+from monitoring.discovery.found import Key, Unreadable
 from monitoring.discovery.kubernetes import resources
-from monitoring.discovery.kubernetes.resources import Unreadable
 from monitoring.discovery.kubernetes.snapshots import list_savepoints
 from monitoring.discovery.reconciling import Change
 from monitoring.discovery.rounds import InDatabase

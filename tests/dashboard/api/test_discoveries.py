@@ -57,3 +57,18 @@ def test_a_kubeconfig_that_runs_a_program_is_refused_without_being_repeated(admi
     assert answer.status_code == 422
     assert "user.exec" in answer.content.decode()
     assert "secret-program" not in answer.content.decode()
+
+
+def test_a_source_of_yarn_is_added_and_keeps_its_kind(admin: Client) -> None:
+    body = {"name": "hadoop", "kind": "yarn", "addresses": "http://10.0.0.1:8088", "queues": "root.prod"}
+    secret = {"authentication": "bearer", "token": "the-token"}
+    made = send(admin, "post", PATH, body | secret)
+    assert made.status_code == 201, made.content
+    assert "the-token" not in made.content.decode()
+    expected = body | {"authentication": "bearer", "address_pattern": "http://{address}"}
+    assert {name: made.json()[name] for name in expected} == expected
+    own = f"{PATH}/{made.json()['id']}"
+    assert send(admin, "patch", own, {"users": "flink"}).json()["users"] == "flink"
+    assert DiscoverySource.objects.get().token.reveal() == "the-token"
+    answer = send(admin, "patch", own, {"kind": "kubernetes"})
+    assert (answer.status_code, "keeps its kind" in answer.content.decode()) == (422, True)

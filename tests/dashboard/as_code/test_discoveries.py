@@ -68,3 +68,31 @@ def test_found_clusters_are_neither_exported_nor_pruned(now: datetime) -> None:
     assert Cluster.objects.get().archived_at is None
     apply("discoveries: []\n", Role.ADMIN, "anna", now, prune=True)
     assert not DiscoverySource.objects.exists()
+
+
+YARN = """\
+discoveries:
+  - name: hadoop
+    kind: yarn
+    addresses: http://10.0.0.1:8088
+    authentication: basic
+    username: ann
+    password_from: hadoop-password
+    queues: root.prod
+"""
+
+
+def test_a_source_of_yarn_round_trips(now: datetime, secrets: Path) -> None:
+    (secrets / "hadoop-password").write_text("the-password")
+    assert len(apply(YARN, Role.ADMIN, "anna", now)) == 1
+    assert DiscoverySource.objects.get().password.reveal() == "the-password"
+    text = export(Role.ADMIN)
+    assert "the-password" not in text
+    assert "    kind: yarn\n" in text
+    assert "address_pattern" not in text
+    assert plan(text, Role.ADMIN).changes == []
+    (secrets / "hadoop-password").write_text("another")
+    (change,) = plan(YARN, Role.ADMIN).changes
+    assert change.fields == {"password_from": ("another value", "hadoop-password")}
+    [problem] = plan(YARN.replace("kind: yarn", "kind: kubernetes"), Role.ADMIN).problems
+    assert "line 3" in str(problem)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -9,12 +11,15 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from monitoring.engine.connection import basic
 from monitoring.kubernetes import kinds
 from monitoring.models import AuditEntry, Cluster, DiscoverySource, FoundResource, WatchedKind
 from monitoring.reasons.columns import columns
 from monitoring.reasons.discoveries import DiscoveryReason
 from tests.dashboard import builders as make
-from tests.monitoring.discovery.played_kubernetes import TOKEN, kubeconfig
+from tests.monitoring.discovery import played_kubernetes
+from tests.monitoring.discovery.played_kubernetes import TOKEN, PlayedKubernetes, kubeconfig
+from tests.monitoring.discovery.played_yarn import PlayedYarn
 
 pytestmark = pytest.mark.django_db
 SERVER = "https://10.0.0.1:6443"
@@ -137,3 +142,123 @@ def test_a_removed_source_leaves_its_clusters(admin: Client, now: datetime) -> N
     assert "Its clusters stay" in admin.post(f"/discoveries/{source.pk}/remove/", follow=True).content.decode()
     assert not DiscoverySource.objects.exists()
     assert Cluster.objects.get() == cluster
+
+
+RM = "http://10.0.0.1:8088"
+YARN = {
+    "name": "hadoop",
+    "kind": "yarn",
+    "addresses": f" {RM}/, http://10.0.0.2:8088",
+    "authentication": "basic",
+    "username": "ann",
+    "password": "the-password",
+    "queues": "root.prod , root.payments",
+    "application_tags": "watch",
+    "enabled": "on",
+    # What the form of Kubernetes contains does not count.
+    "namespaces": "Payments",
+    "kubeconfig": "x",
+}
+
+
+def test_a_source_of_yarn_is_added_with_the_fields_of_yarn(admin: Client) -> None:
+    page = admin.post("/discoveries/add/", YARN, follow=True)
+    source = DiscoverySource.objects.get()
+    assert source.address_list == [RM, "http://10.0.0.2:8088"]
+    assert (source.queues, source.application_tags) == ("root.prod,root.payments", "watch")
+    assert (source.namespaces, bool(source.kubeconfig)) == ("", False)
+    assert source.address_pattern == "http://{address}"
+    assert source.password.reveal() == "the-password"
+    details = AuditEntry.objects.get(action="discovery.add").details["now"]
+    assert (details["password"], details["addresses"]) == ("set", f"{RM},http://10.0.0.2:8088")
+    form = admin.get(f"/discoveries/{source.pk}/edit/").content.decode()
+    for text in (page.content.decode(), str(details), form):
+        assert "the-password" not in text
+    assert f"YARN · {RM}" in page.content.decode().replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    ("typed", "field", "message"),
+    [
+        ({"addresses": ""}, "addresses", "address of a ResourceManager"),
+        ({"addresses": "rm:8088"}, "addresses", "http://"),
+        ({"addresses": f"{RM}?user.name=ann"}, "addresses", "? or #"),
+        ({"addresses": ",".join(f"{RM}/{i}" for i in range(11))}, "addresses", "at most 10"),
+        ({"username": ""}, "username", "Enter a user name"),
+        ({"authentication": "bearer"}, "token", "Enter a token"),
+        ({"ca_bundle": "-----BEGIN"}, "ca_bundle", "PEM"),
+        ({"address_pattern": "http://{name}"}, "address_pattern", "{address} or {id}"),
+        ({"address_pattern": "http://{address}/{name}"}, "address_pattern", "braces"),
+        ({"kind": "mesos"}, "kind", "Select a valid choice"),
+    ],
+)
+def test_a_wrong_value_of_yarn_is_named(admin: Client, typed: dict[str, str], field: str, message: str) -> None:
+    answer = admin.post("/discoveries/add/", YARN | typed)
+    assert answer.status_code == 422
+    assert list(answer.context["form"].errors) == [field]
+    assert message in str(answer.context["form"].errors[field])
+    assert "the-password" not in answer.content.decode()
+
+
+def test_a_stored_password_is_only_sent_to_the_servers_that_it_was_entered_for(admin: Client) -> None:
+    admin.post("/discoveries/add/", YARN)
+    path = f"/discoveries/{DiscoverySource.objects.get().pk}/edit/"
+    kept = YARN | {"password": "", "addresses": RM}
+    assert admin.post(path, kept).status_code == 302
+    assert DiscoverySource.objects.get().password.reveal() == "the-password"
+    answer = admin.post(path, kept | {"addresses": f"{RM},http://10.0.0.9:8088"})
+    assert "Enter the secret again" in str(answer.context["form"].errors["password"])
+    answer = admin.post(path, TYPED | {"kind": "kubernetes", "name": "hadoop"})
+    assert "keeps its kind" in str(answer.context["form"].errors["kind"])
+
+
+@pytest.fixture
+def kubernetes() -> Iterator[PlayedKubernetes]:
+    with PlayedKubernetes().serving() as api:
+        yield api
+
+
+@pytest.fixture
+def yarn() -> Iterator[PlayedYarn]:
+    with PlayedYarn().serving() as resource_manager:
+        yield resource_manager
+
+
+def found_by_test(client: Client, typed: dict[str, str], pk: int | None = None) -> str:
+    path = "/discoveries/test/" if pk is None else f"/discoveries/{pk}/test/"
+    return str(client.post(path, typed).content.decode())
+
+
+def test_the_test_of_kubernetes_says_what_is_found_and_which_right_is_missing(
+    admin: Client, kubernetes: PlayedKubernetes
+) -> None:
+    kubernetes.put("orders", namespace="prod")
+    kubernetes.missing |= {played_kubernetes.SPARK}
+    kubernetes.forbidden |= {("watch", played_kubernetes.SESSION_JOB), ("list", played_kubernetes.POD)}
+    typed = TYPED | {"kubeconfig": kubernetes.kubeconfig, "namespaces": "prod,test", "label_selector": ""}
+    page = found_by_test(admin, typed)
+    assert re.search(r"FlinkDeployment</dt><dd>1 · <bdi>prod</bdi>\s*</dd>", page)
+    assert "The account may not watch flinksessionjobs.flink.apache.org in the namespace prod." in page
+    assert "The account may not list pods in the namespace test." in page
+    assert "<dd>SparkApplication (Apache)</dd>" in page
+    assert "partly readable" in page
+    kubernetes.forbidden.clear()
+    assert "partly readable" not in found_by_test(admin, typed)
+    assert not DiscoverySource.objects.exists()
+    wrong = found_by_test(admin, typed | {"kubeconfig": kubeconfig(kubernetes.url, token="another")})
+    assert wrong.count("does not accept the credentials") == 1
+    assert "Enter a kubeconfig" in found_by_test(admin, typed | {"kubeconfig": ""})
+
+
+def test_the_test_of_yarn_uses_the_stored_password(admin: Client, yarn: PlayedYarn) -> None:
+    yarn.start()
+    yarn.start(applicationType="SPARK", name="etl")
+    yarn.authorization = basic("ann", "the-password")
+    typed = YARN | {"addresses": yarn.url, "application_tags": ""}
+    assert "Flink application</dt><dd>1" in found_by_test(admin, typed)
+    assert "does not accept the credentials" in found_by_test(admin, typed | {"password": "wrong"})
+    admin.post("/discoveries/add/", typed)
+    pk = DiscoverySource.objects.get().pk
+    assert "Spark application</dt><dd>1" in found_by_test(admin, typed | {"password": "", "queues": ""}, pk)
+    yarn.hidden = True
+    assert "YARN does not show this application to the account." in found_by_test(admin, typed, pk)

@@ -7,8 +7,9 @@ import pytest
 
 from monitoring import clock
 from monitoring.discovery.rounds import Rounds
-from monitoring.models import DiscoverySource
+from monitoring.models import DiscoverySource, SourceKind
 from tests.monitoring.discovery.played_kubernetes import PlayedKubernetes
+from tests.monitoring.discovery.played_yarn import PlayedYarn
 
 Look = Callable[..., list[Exception]]
 
@@ -22,6 +23,20 @@ def kubernetes() -> Iterator[PlayedKubernetes]:
 @pytest.fixture
 def source(kubernetes: PlayedKubernetes, transactional_db: None) -> DiscoverySource:
     return DiscoverySource.objects.create(name="east", kubeconfig=kubernetes.kubeconfig)
+
+
+@pytest.fixture
+def yarn() -> Iterator[PlayedYarn]:
+    with PlayedYarn().serving() as resource_manager:
+        yield resource_manager
+
+
+@pytest.fixture
+def yarn_source(yarn: PlayedYarn, transactional_db: None) -> DiscoverySource:
+    kind = SourceKind.YARN
+    return DiscoverySource.objects.create(
+        name="hadoop", kind=kind, addresses=yarn.url, address_pattern=kind.usual_pattern
+    )
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""Find clusters in YARN: Waymark polls the applications of the ResourceManager."""

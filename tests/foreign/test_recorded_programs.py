@@ -107,7 +107,7 @@ def test_checkpoint_locations_of_older_versions_agree_with_sparks_progress(recor
     assert {path: found.query_id for path, found in scan.found.items()} == {path: own[path].id for path in own}
     for path, query in own.items():
         read = watched.Query(f"{root}/{path}", query.id)
-        for _ in range(40):
+        for _ in range(120):
             read = watched.polled(read, files, now_ms)
         assert read.problem is None
         check_location(read, query, recorded.checkpoints / path / "state")

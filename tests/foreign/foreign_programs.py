@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -66,6 +67,7 @@ class Place:
 
     root: Path
     settings: Mapping[str, str]
+    process: subprocess.Popen[bytes] | None = None
 
     @property
     def checkpoints(self) -> Path:
@@ -91,7 +93,9 @@ class Place:
         (self.root / "conf" / "spark-defaults.conf").write_text(lines)
 
     def reports(self, kind: str = "progress", name: str | None = None) -> list[Json]:
-        """Return what Spark itself has reported until now."""
+        """Return what Spark itself has reported until now. Raise Failed if the program has ended with an error."""
+        if self.process is not None and self.process.poll():
+            raise Failed((self.root / "program.log").read_text()[-3000:])
         path = self.root / "progress.jsonl"
         lines = path.read_text().splitlines(keepends=True) if path.exists() else []
         found = [json.loads(line) for line in lines if line.endswith("\n")]
@@ -124,20 +128,22 @@ def foreign(place: Place, pyspark: str, *command: str, waymark: Mapping[str, str
     environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
     environment |= {"HOME": str(place.root), "SPARK_CONF_DIR": str(place.root / "conf"), "PYSPARK_PYTHON": python}
     environment |= {"PYTHONPATH": str(AGENT.parent), **(waymark or {})}
-    with (place.root / "program.log").open("ab") as log:
-        process = subprocess.Popen(
+    with (
+        (place.root / "program.log").open("ab") as log,
+        subprocess.Popen(
             [python, str(PROGRAMS / "runner.py"), str(place.root), *command],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
             cwd=place.root,
             env=environment,
-        )
-    try:
-        yield
-        process.communicate(b"\n", timeout=120)
-        if process.returncode != 0:
-            raise Failed((place.root / "program.log").read_text()[-3000:])
-    finally:
-        process.kill()
-        process.wait()
+            start_new_session=True,
+        ) as place.process,
+    ):
+        try:
+            yield
+            place.process.communicate(b"\n", timeout=120)
+            place.reports()
+        finally:
+            with suppress(ProcessLookupError):  # the JVM may still run
+                os.killpg(place.process.pid, signal.SIGKILL)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from itertools import combinations
+from itertools import combinations, product
 
 import pytest
 
@@ -23,13 +23,15 @@ pytestmark = [
 
 BATCHES = 4
 RUNNING = ("windowed", "windowed_rocksdb", "distinct", "joined_rocksdb", "written")
-# Spark's own examples, with the name of each program and its arguments after the address of the words.
+# Spark's own examples that it accepts, with the name of each program and its arguments after the address of the words.
 EXAMPLES = {
     "structured_network_wordcount": ("StructuredNetworkWordCount",),
     "structured_network_wordcount_windowed": ("StructuredNetworkWordCountWindowed", "4", "2"),
     "structured_network_wordcount_session_window": ("StructuredNetworkWordCountSessionWindow",),
-    "structured_sessionization": ("StructuredSessionization",),
 }
+RUNNABLE = [*product(EXAMPLES, VERSIONS)]
+# It calls applyInPandasWithState, which fails in Spark 3.5 with the pyarrow of today.
+RUNNABLE.remove(("structured_network_wordcount_session_window", VERSIONS[0]))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -49,8 +51,7 @@ def test_figures_of_queries_that_run_stop_and_fail_equal_sparks_progress(
         until(waymark, "unknown", lambda: set(Run.objects.values_list("state", flat=True)) == {RunState.RECONCILING})
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize(("name", "version"), RUNNABLE)
 def test_figures_of_sparks_examples_equal_sparks_progress(
     name: str, version: str, place: Place, waymark: Waymark
 ) -> None:

@@ -51,7 +51,8 @@ HDFS, ROCKSDB = (
 
 @pytest.fixture(scope="module")
 def job_managers(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterator[JobManagers]:
-    managers = JobManagers(tmp_path_factory.mktemp("manager"), zookeeper_hosts="")
+    roots = str(tmp_path_factory.getbasetemp())
+    managers = JobManagers(tmp_path_factory.mktemp("manager"), zookeeper_hosts="", WAYMARK_SAVEPOINT_ROOTS=roots)
     try:
         managers.start()
         yield managers
@@ -130,7 +131,6 @@ def test_a_saved_query_continues_under_waymark_with_its_state_and_history(
     savepoint = saved(waymark, place, version, words, store)
     assert verify(savepoint.path, deep=True).batches == {UNNAMED: 1}
     before = Job.objects.get()
-    watched = set(Checkpoint.objects.values_list("checkpoint_id", flat=True))
     conf = ("--conf", "execution.checkpointing.interval=500ms")
     name = f"words of {version} {store[-24:]}"
     moved = ["--name", name, "--from-savepoint", savepoint.path]
@@ -151,7 +151,7 @@ def test_a_saved_query_continues_under_waymark_with_its_state_and_history(
     assert [number for number, *_ in runs] == [1, 2]
     assert runs[0][2] in (RunState.CANCELED, RunState.FINISHED)
     assert runs[1][1:] == (job, RunState.RUNNING)
-    assert set(Checkpoint.objects.filter(run__number=1).values_list("checkpoint_id", flat=True)) == watched
+    assert set(after.runs.get(number=1).checkpoints.values_list("checkpoint_id", flat=True)) == {0, 1}
     assert Savepoint.objects.get().job == after
 
 

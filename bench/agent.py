@@ -19,9 +19,8 @@ from pathlib import Path
 
 from bench.figures import BenchmarkFailed, Figure
 from checkpointing.java import find_java
-from tests.agent.servers import Waymark, free_address, raw_server
+from tests.agent.servers import Waymark, free_address, garbage, never_answers, raw_server
 from tests.agent.sessions import AGENT
-from tests.agent.test_waymark_agent import garbage, never_answers
 from tests.pyspark_environments import python_with_pyspark_or_skip
 
 VERSIONS = ("3.5.9", version("pyspark"))
@@ -29,6 +28,7 @@ TURNS, BATCHES = 5, 200
 PROGRAM = Path(__file__).parent / "programs" / "agent_batches.py"
 WITHOUT, CONTROL = "no agent", "no agent, control"
 LIMIT_S = 3_600
+MEMORY = "/dev/shm"
 
 
 def measure() -> list[Figure]:
@@ -39,7 +39,9 @@ def _measured(pyspark: str) -> dict[str, list[float]]:
     """Return the milliseconds of each batch, by server."""
     python = sys.executable if pyspark == version("pyspark") else str(python_with_pyspark_or_skip(pyspark))
     with ExitStack() as stack:
-        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="waymark-bench-"))
+        # In memory, so that a slow disk does not hide delays.
+        memory = MEMORY if Path(MEMORY).is_dir() else None
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="waymark-bench-", dir=memory))
         waymark = stack.enter_context(Waymark().running())
         urls = {
             WITHOUT: None,

@@ -16,6 +16,7 @@ from bench.figures import BenchmarkFailed, print_figures
 BENCHMARKS = (
     "idle",
     "figures_cost",
+    "agent",
     "rules",
     "coordinator",
     "savepoint",

@@ -101,6 +101,7 @@ class _NotStored(Exception):
 class _Batch(NamedTuple):
     run_id: str
     progress: str  # Spark's JSON
+    duration_ms: int | None  # which the JSON of Spark 3.5 lacks
 
 
 class _Change(NamedTuple):
@@ -135,7 +136,7 @@ class _Queue:
 
     def add_progress(self, progress: Any) -> None:
         """Append Spark's progress as JSON. The oldest ones make room."""
-        batch = _Batch(str(progress.runId), progress.json)
+        batch = _Batch(str(progress.runId), progress.json, progress.batchDuration)
         with self._lock:
             self._batches.append(batch)
             self._characters += len(batch.progress)
@@ -464,6 +465,7 @@ def _progress(batch: _Batch) -> Json | None:
     try:
         read = json.loads(batch.progress, parse_constant=lambda _: None)
         kept = _known(read, ("id", "runId", "name", "timestamp", "batchId", "batchDuration", "durationMs", "eventTime"))
+        kept.setdefault("batchDuration", batch.duration_ms)
         kept.update(_known(read, ("numInputRows", "inputRowsPerSecond", "processedRowsPerSecond")))
         kept["stateOperators"] = [_known(each, _OPERATOR) for each in read.get("stateOperators") or ()][:MOST_PARTS]
         kept["sources"] = [_source(each) for each in read.get("sources") or ()][:MOST_PARTS]

@@ -6,6 +6,7 @@ import json
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -105,3 +106,35 @@ def free_address() -> str:
     """Return an address at which nothing listens."""
     with socket.create_server(("127.0.0.1", 0)) as once:
         return f"http://127.0.0.1:{once.getsockname()[1]}"
+
+
+# How a server of `raw_server` talks.
+
+
+def never_answers(connection: socket.socket) -> None:
+    connection.recv(1)
+    time.sleep(600)
+
+
+def drips(connection: socket.socket) -> None:
+    connection.recv(65_536)
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+    while True:
+        connection.sendall(b"x")
+        time.sleep(0.1)
+
+
+def garbage(connection: socket.socket) -> None:
+    connection.recv(65_536)
+    connection.sendall(b"\x00\xff garbage \r\n\r\n")
+    connection.close()
+
+
+def page(connection: socket.socket) -> None:
+    connection.recv(65_536)
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n<html>Log in..")
+    connection.close()
+
+
+def hangs_up(connection: socket.socket) -> None:
+    connection.close()

@@ -64,7 +64,8 @@ class FakeSpark:
             "sources": [],
             "sink": {"description": "noop"},
         } | fields
-        seen = SimpleNamespace(id=query.id, runId=query.runId, name=query.name, json=json.dumps(progress))
+        ids = {"id": query.id, "runId": query.runId, "name": query.name}
+        seen = SimpleNamespace(**ids, json=json.dumps(progress), batchDuration=5)
         self.listener.onQueryProgress(SimpleNamespace(progress=seen))
 
     def idle(self, query: FakeQuery) -> None:

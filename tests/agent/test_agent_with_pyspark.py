@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.agent.servers import Waymark, raw_server
+from tests.agent.servers import Waymark, never_answers, raw_server
 from tests.agent.sessions import AGENT
-from tests.agent.test_waymark_agent import never_answers
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 

@@ -18,7 +18,17 @@ from typing import Any
 import pytest
 
 from monitoring.engine.reported.report import MOST_BATCHES, report_in
-from tests.agent.servers import STORED, Waymark, free_address, raw_server
+from tests.agent.servers import (
+    STORED,
+    Waymark,
+    drips,
+    free_address,
+    garbage,
+    hangs_up,
+    never_answers,
+    page,
+    raw_server,
+)
 from tests.agent.sessions import AGENT, FakeQuery, FakeSpark, load_agent
 from tests.certificates import Authority
 from tests.waiting import eventually
@@ -96,35 +106,6 @@ def test_running_queries_are_named_again_without_news(attach: Any, waymark: Waym
     sent = len(waymark.posts)
     time.sleep(0.3)
     assert len(waymark.posts) == sent
-
-
-def never_answers(connection: socket.socket) -> None:
-    connection.recv(1)
-    time.sleep(600)
-
-
-def drips(connection: socket.socket) -> None:
-    connection.recv(65_536)
-    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
-    while True:
-        connection.sendall(b"x")
-        time.sleep(0.1)
-
-
-def garbage(connection: socket.socket) -> None:
-    connection.recv(65_536)
-    connection.sendall(b"\x00\xff garbage \r\n\r\n")
-    connection.close()
-
-
-def page(connection: socket.socket) -> None:
-    connection.recv(65_536)
-    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n<html>Log in..")
-    connection.close()
-
-
-def hangs_up(connection: socket.socket) -> None:
-    connection.close()
 
 
 @pytest.mark.parametrize("talk", [None, never_answers, drips, garbage, page, hangs_up])

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ import pytest
 
 from tests.chaos.cluster import ROOT, JobManagers
 from tests.checkpointing.spark.test_driver_scripts import copies
+from tests.talker import talker
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.nightly, pytest.mark.stack, pytest.mark.spark, pytest.mark.timeout(900)]
@@ -24,31 +23,9 @@ EXAMPLES = Path(pyspark.__file__).parent / "examples/src/main/python/sql/streami
 
 
 @pytest.fixture(scope="module")
-def talker() -> Iterator[int]:
-    """Yield the port of a server that repeatedly sends a few words to each client."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    over = threading.Event()
-
-    def talk(connection: socket.socket) -> None:
-        with connection:
-            try:
-                while not over.wait(0.2):
-                    connection.sendall(b"to be or not to be\n")
-            except OSError:
-                return
-
-    def serve() -> None:
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=talk, args=[connection], daemon=True).start()
-
-    threading.Thread(target=serve, daemon=True).start()
-    yield listener.getsockname()[1]
-    over.set()
-    listener.close()
+def port() -> Iterator[int]:
+    with talker() as port:
+        yield port
 
 
 def submitted(managers: JobManagers, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -86,8 +63,8 @@ def stopped_with_savepoint(managers: JobManagers, job: str) -> str:
         "structured_network_wordcount_session_window.py",
     ],
 )
-def test_an_example_runs_is_saved_and_restarts(job_managers: JobManagers, talker: int, example: str) -> None:
-    given = ["127.0.0.1", str(talker)]
+def test_an_example_runs_is_saved_and_restarts(job_managers: JobManagers, port: int, example: str) -> None:
+    given = ["127.0.0.1", str(port)]
     if "windowed" in example:
         given += ["4", "2"]
     conf = ("--conf", "execution.checkpointing.interval=500ms", "--conf", "spark.sql.shuffle.partitions=1")

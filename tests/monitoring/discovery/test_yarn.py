@@ -253,7 +253,7 @@ def test_queues_users_and_tags_select(yarn, yarn_source, look):
         ({"queues": "root.prod", "users": "ann", "application_tags": "watch,more"}, "a"),
     ):
         DiscoverySource.objects.update(**{"queues": "", "users": "", "application_tags": ""} | selected)
-        look()
+        assert (look(), DiscoverySource.objects.get().last_error) == ([], "")
         found = FoundResource.objects.filter(gone_at=None)
         assert set(found.values_list("name", flat=True)) == set(names)
     assert Cluster.objects.count() == 1

@@ -58,7 +58,7 @@ WITHOUT_SECTION = (
         "recovery.redeployed",
         "recovery.saved-before",
         "recovery.saving-before-redeploy",
-        "recovery.started-by-operator",
+        *("recovery.started-by-operator", "recovery.latest-state"),
     ),
     *("recovery.saved-cancelling", "recovery.saving-before-cancel", "recovery.savepoint-not-known-yet"),
     *("recovery.started", "recovery.from-state", "recovery.from-nothing"),

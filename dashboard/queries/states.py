@@ -15,6 +15,7 @@ from django.db.models import Count, Q
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from monitoring.kubernetes.job_resources import resource_of
 from monitoring.launches import what_changed
 from monitoring.models import (
     AttemptState,
@@ -184,7 +185,9 @@ def _stored(job: Job) -> list[Choice]:
 def _stopping_savepoint(job: Job) -> list[Choice]:
     if not continues_from_stop(job):
         return []
-    label = _("New savepoint, taken when the job stops")
+    label = (
+        _("Latest state, by the Flink operator") if resource_of(job) else _("New savepoint, taken when the job stops")
+    )
     return [Choice(FROM_STOP, label, timezone.now(), None, "", None, job.current_run)]
 
 

@@ -248,6 +248,7 @@ class RecoveryReason(ReasonCode):
     STARTED_BY_COMMAND = "recovery.started-by-command", _("It is started by a command.")
     STARTED_BY_OPERATOR = "recovery.started-by-operator", _("The Flink operator starts it, by {resource}.")
     STOPPED_BY_OPERATOR = "recovery.stopped-by-operator", _("The Flink operator stops it.")
+    LATEST_STATE = "recovery.latest-state", _("its latest state")
     SAVED_BEFORE = "recovery.saved-before", _("Its state is saved at {path}. The Flink operator stops it.")
     SAVING_BEFORE_REDEPLOY = "recovery.saving-before-redeploy", _("The savepoint is in progress.")
     SOURCE_GONE = (

@@ -86,7 +86,7 @@ def restart_from(
     if state is None:
         _require_savepoint_on_stop(job, stop_first)
         _require_stateful(row)
-        reason = Why.RESTART_ASKED(by=by, state=STOPPED_WITH)
+        reason = Why.RESTART_ASKED(by=by, state=Why.LATEST_STATE() if resource else STOPPED_WITH)
         how: dict[str, Any] = {"stop_first": True, "from_stop": True, "resource": resource}
         return open_attempt(job, RestartTrigger.MANUAL, reason, by, now, **how)
     chosen = _of_savepoint(job, state) if isinstance(state, Savepoint) else _of_path(job, state)

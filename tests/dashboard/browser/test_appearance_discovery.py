@@ -63,3 +63,30 @@ def test_pages_of_found_clusters(read_as: Callable[..., Reader], source: Discove
         "directory-form": reverse("cluster-edit", args=[Cluster.objects.get(name="lake").pk]),
     }
     check_pages(read_as(user=admin), pages, "discovery-")
+
+
+def test_pages_of_a_job_that_the_flink_operator_runs(
+    read_as: Callable[..., Reader], source: DiscoverySource, now: datetime
+) -> None:
+    operator = User.objects.create_superuser("anna", "anna@example.org", "pw-anna-long")
+    cluster = Cluster.objects.get(name__endswith="-0")
+    job = make.make_job(cluster, "orders", launch=None)
+    run = make.make_run(job, now)
+    make.make_checkpoints(run, now)
+    make.make_savepoint(run, now)
+    for name, may_change in (("refused", False), ("allowed", True)):
+        DiscoverySource.objects.filter(pk=source.pk).update(may_change_resources=may_change)
+        resource = FoundResource.objects.get(name__endswith="-0")
+        resource.deployment = resource.name
+        resource.state |= {"job_id": run.engine_job_id, "upgrade_mode": "savepoint"}
+        resource.save()
+        event = {"event": "RecoverDeployment", "message": "Recovering lost deployment"}
+        FoundResource.objects.update_or_create(
+            source=source,
+            kind=kinds.EVENT.key,
+            name="event-1",
+            namespace="payments",
+            defaults={"deployment": resource.name, "state": event, "found_at": now, "changed_at": now},
+        )
+        pages = {f"restart-{name}": reverse("job-restart", args=[job.pk]), "job": reverse("job", args=[job.pk])}
+        check_pages(read_as(user=operator), pages, "operator-")

@@ -33,10 +33,10 @@ _JITTER = 0.2
 
 @dataclass(frozen=True)
 class PollSchedule:
-    """Moments with the distance `every_s` and a phase that is derived from a name.
+    """The times at which a job is polled: every `every_s` seconds, from an offset that is derived from a name.
 
-    Every worker can compute them, so that they are not stored. They spread the jobs of a large cluster evenly over its
-    ticks.
+    Every worker computes the same times, so they need not be stored. The offsets spread the jobs of a large cluster
+    evenly over its ticks.
     """
 
     every_s: float

@@ -302,7 +302,7 @@ def test_a_checkpoint_being_added_to_the_store_cannot_be_aborted_and_delays_a_re
     assert settled == [1]
 
 
-def test_nothing_to_settle_calls_back_at_once(harness: CoordinatorHarness) -> None:
+def test_the_coordinator_is_settled_at_once_if_no_checkpoint_is_being_written(harness: CoordinatorHarness) -> None:
     harness.coordinator.trigger_checkpoint()
     assert harness.coordinator.settled().done()
 

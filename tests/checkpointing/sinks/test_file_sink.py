@@ -116,7 +116,7 @@ def test_invalid_options_are_refused(options: dict[str, Any], message: str) -> N
         FileSink(**options)
 
 
-def test_a_files_uri_is_its_path() -> None:
+def test_a_file_uri_names_the_same_directory_as_its_path() -> None:
     assert FileSink("file:///data/out")._directory.path == Path("/data/out")
 
 

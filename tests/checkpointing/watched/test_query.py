@@ -236,7 +236,7 @@ def test_an_older_copy_of_the_same_query_is_accepted(location: Location) -> None
     assert polling.most == 2
 
 
-def test_a_location_that_was_rewritten_between_two_polls_keeps_nothing_of_before(location: Location) -> None:
+def test_nothing_is_kept_of_a_location_that_was_rewritten_between_two_polls(location: Location) -> None:
     location.run(0, 9)
     polling = watcher(location)
     polling.poll(4)

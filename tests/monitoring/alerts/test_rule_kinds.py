@@ -624,7 +624,9 @@ def test_the_backtest_finds_the_same(case: Case, story: Story, rows) -> None:
 
     replayed = replay(watch_of(rule), subject_of(case, story), rows.now, story.at(case.until))
 
-    assert [seconds(rows.now, bout.opened_at, bout.closed_at) for bout in replayed.bouts] == case.expected
+    assert [
+        seconds(rows.now, incident.opened_at, incident.closed_at) for incident in replayed.incidents
+    ] == case.expected
 
 
 @pytest.mark.parametrize(

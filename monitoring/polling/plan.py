@@ -50,7 +50,7 @@ class PollSchedule:
         return PollSchedule(self.every_s, self.phase + 0.5)
 
     def polls_between(self, since: datetime, until: datetime) -> bool:
-        """Return whether a moment of the rhythm is after `since` and not after `until`."""
+        """Return whether a poll is due after `since` and not after `until`."""
         return self._poll_time(since) < self._poll_time(until)
 
     def next_after(self, now: datetime) -> datetime:

@@ -71,7 +71,7 @@ def test_conformance_a21_a_completed_checkpoint_subsumes_an_older_pending_one() 
     assert harness.storage.directories == set()
 
 
-def test_an_older_checkpoint_completes_before_a_newer_and_both_do() -> None:
+def test_two_concurrent_checkpoints_both_complete() -> None:
     harness = CoordinatorHarness(max_concurrent=2, num_retained=2)
     futures = [harness.coordinator.trigger_checkpoint() for _ in range(2)]
     harness.acknowledge_all(1)

@@ -1,4 +1,4 @@
-"""The order in which drivers start, over several lives of jobs and terms of leaders, on a manual clock."""
+"""The order in which drivers start, over several runs of jobs and terms of leaders, on a manual clock."""
 
 from __future__ import annotations
 

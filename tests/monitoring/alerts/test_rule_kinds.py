@@ -174,7 +174,7 @@ CASES = [
     ),
     Case(
         "consecutive_failures",
-        "a completed one in between starts anew",
+        "a completed one in between resets the count",
         lambda s: (s.failed(10, 20), s.completed(30), s.failed(40, 50)),
         [],
         {"threshold": 3},

@@ -594,7 +594,7 @@ def rule_of(case: Case, story: Story) -> AlertRule:
 
 
 @pytest.mark.parametrize("case", CASES, ids=named)
-def test_the_rule_opens_and_closes_exactly_then(case: Case, story: Story, rows) -> None:
+def test_a_rule_opens_and_closes_incidents_exactly_at_the_expected_times(case: Case, story: Story, rows) -> None:
     ensure_default_rules()
     AlertRule.objects.update(enabled=False)
     rule_of(case, story)

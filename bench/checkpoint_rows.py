@@ -145,7 +145,7 @@ def _table(
     start = size.end.timestamp() - size.days * DAY_S
     second = start + (number + 1) * size.interval_s - dice.uniform(0, 0.9, count) * size.interval_s
     micros = (second * 1e6).astype("int64")
-    life = (number * runs.shape[1] // size.per_job).astype("int64")
+    run_index = (number * runs.shape[1] // size.per_job).astype("int64")
     busy = 1 + 0.5 * np.sin(2 * np.pi * (second % DAY_S) / DAY_S) + 0.2 * (np.floor(second / DAY_S) % 7 < 5)
     spike = np.where(dice.random(count) < 0.005, 10.0, 1.0)
     duration = np.maximum(1, base_ms[job] * busy * spike * dice.lognormal(0, 0.4, count)).astype("int64")
@@ -175,7 +175,7 @@ def _table(
     delay = duration * dice.beta(1, 9, count)
     synchronous = duration * dice.beta(1, 20, count)
     values = {
-        "run_id": pa.array(runs[job, life]),
+        "run_id": pa.array(runs[job, run_index]),
         "checkpoint_id": pa.array(number + 1),
         "status": texts(["COMPLETED", "FAILED"], failed),
         "is_savepoint": pa.array(savepoint),
@@ -192,7 +192,7 @@ def _table(
         "persisted_data": known(alignment * 10),
         "num_subtasks": pa.array(subtasks),
         "num_acknowledged_subtasks": pa.array(np.where(failed, subtasks // 2, subtasks)),
-        "external_path": _paths(runs[job, life], number + 1, failed),
+        "external_path": _paths(runs[job, run_index], number + 1, failed),
         "discarded": pa.array(done & ~savepoint),
         "alignment_max": known(alignment),
         "start_delay_max": known(delay),

@@ -235,7 +235,7 @@ class _Never:
 
 
 def _unused(location: str) -> CompletedCheckpoint:
-    raise AssertionError(f"nothing is read back: {location}")
+    raise AssertionError(f"the benchmark should not read a stored checkpoint: {location}")
 
 
 # --- ZooKeeper ------------------------------------------------------------------------------------------------------

@@ -213,7 +213,7 @@ def _chart_ms(connection: Any, job: Any, since: datetime, end: datetime) -> tupl
 
 @contextmanager
 def pipeline(dsn: str) -> Iterator[Run]:
-    """Yield a function that runs the program on all rows, or with `anew=False` on the rows since the last run."""
+    """Yield a function that runs the program on all rows, or, with `from_scratch=False`, on new rows."""
     from checkpointing.jobs.launching.session_settings import WorkDirectory, session_settings
     from checkpointing.sinks.conformance import PlayedJob
     from checkpointing.spark.job import make_importable_for_workers

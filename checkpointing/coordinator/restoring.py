@@ -52,12 +52,12 @@ class CheckpointRestoring:
 
         A person may restore from them, and new IDs continue after theirs. A checkpoint that is newer than the store's
         newest belongs to this job: a crash came between its metadata and the store. It is kept until a newer one is
-        stored. With an empty store this holds for checkpoints of this life of the job, whose IDs begin with `first_id`
+        stored. With an empty store this holds for checkpoints of this run of the job, whose IDs begin with `first_id`
         (None: unknown).
         """
-        of_earlier_lives = None if first_id is None else first_id - 1
+        of_earlier_runs = None if first_id is None else first_id - 1
         retained = (c.checkpoint_id for c in self._endings.retained if not c.properties.claimed)
-        newest = max(retained, default=of_earlier_lives)
+        newest = max(retained, default=of_earlier_runs)
         for checkpoint in checkpoints:
             self._cleaner.register_shared(checkpoint.checkpoint_id, checkpoint.files)
             self._pipeline.raise_ids_to(checkpoint.checkpoint_id + 1)

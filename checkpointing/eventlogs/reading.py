@@ -247,7 +247,7 @@ class _Step:
         """Return the log after about one chunk, and whether all of it was read."""
         before, left = log, CHUNK
         for part in _unread(log, parts):
-            if part.name != log.file or part.entry.size < log.seen:  # the next file, or truncated
+            if part.name != log.file or part.entry.size < log.seen:  # a new file, or this one was truncated
                 log = replace(log, file=part.name, position=0, skipped=0, seen=0)
             while left > 0 and log.seen < part.entry.size:
                 start = log.position

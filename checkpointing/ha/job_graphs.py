@@ -45,7 +45,7 @@ class JobGraphStore(Protocol):
 
 
 class StandaloneJobGraphStore:
-    """Job graphs in memory. Jobs live as long as their job manager, as in Flink's mode NONE."""
+    """Job graphs in memory. Jobs end with their job manager, as in Flink's mode NONE."""
 
     def __init__(self) -> None:
         self._graphs: dict[str, JobGraph] = {}

@@ -97,7 +97,7 @@ class LeaderElection(Protocol):
         ...
 
     def close(self) -> None:
-        """Give up: revoke the contender if it led, and remove published information. Final."""
+        """Leave the election for good: revoke the contender if it led, and remove published information."""
         ...
 
 

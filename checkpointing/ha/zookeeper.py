@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 class ConnectionState(Enum):
     CONNECTED = "CONNECTED"
     SUSPENDED = "SUSPENDED"
-    """No connection. The session, and with it its ephemeral nodes, may still live."""
+    """No connection. The session, and with it its ephemeral nodes, may still exist."""
     LOST = "LOST"
     """The session is over, and its ephemeral nodes are gone."""
 

@@ -86,7 +86,7 @@ class AttemptStarter:
     `on_bad_candidate` receives each state that could not be used, so none is skipped silently. `recovered`: the
     attempts that an earlier job manager recorded belong to this job; otherwise they belong to another job that had the
     same ID. `graph` may be replaced by one with another parallelism for the next attempt. `first_checkpoint_id` is the
-    first checkpoint ID in the job's life; set it before the first attempt if it is known. Attempts are recorded and
+    first checkpoint ID in the job's run; set it before the first attempt if it is known. Attempts are recorded and
     launched only in the term of `session_id`; after that term, LeadershipLost is raised.
     """
 
@@ -138,7 +138,7 @@ class AttemptStarter:
 
     @property
     def is_new_run(self) -> bool:
-        """Return whether no attempt of this life of the job has started. Call it after `read_record`."""
+        """Return whether no attempt of this run of the job has started. Call it after `read_record`."""
         return self._former is None
 
     async def former(self, record: AttemptRecord) -> Attempt | None:

@@ -322,7 +322,7 @@ class Dispatcher:
             await self._forget_oldest()
 
     async def _record_result(self, job: JobMaster) -> bool:
-        """Archive the job, then store its result. With a result, no job manager runs the job again to describe it."""
+        """Archive the job, then store its result: a job with a result is not recovered, so it must have an archive."""
         record = job.record
         await self._archive_of(job)
         return await self._ended_jobs.record(

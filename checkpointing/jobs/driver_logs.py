@@ -37,7 +37,7 @@ class NoSuchLog(Exception):
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Where the rest of a log is. `code` stays when `text` is reworded."""
+    """Where the rest of a log is. Programs compare the `code`, because the `text` may be reworded."""
 
     code: str
     text: str

@@ -134,7 +134,7 @@ class EndedJobs:
         """Return the first checkpoint ID of the job, or None if unknown.
 
         Without this ID, a complete checkpoint that is missing in an empty store stays: it may belong to an earlier
-        life.
+        run.
         """
         directory = JobDirectory(self._services.jobs_directory, job_id)
         try:

@@ -132,10 +132,9 @@ class JobCheckpoints:
         """Read what earlier job managers stored. Raise one of RECOVERY_ERRORS.
 
         Args:
-            first_id: the first checkpoint ID of this life of the job.
-            is_new_run: no attempt of this life ever ran, so it has no first ID yet. Afterwards `first_id` of this
-                object
-                is the one to record.
+            first_id: the first checkpoint ID of this run of the job.
+            is_new_run: no attempt of this run has started before, so it has no first ID yet. Afterwards this object's
+                `first_id` is the one to record.
         """
         await asyncio.wrap_future(self.coordinator.recover())
         self._recovered_ids = tuple(checkpoint.checkpoint_id for checkpoint in self._store.checkpoints)

@@ -1,6 +1,6 @@
 """The life of one job under this job manager, from its start to its terminal status.
 
-All methods run on the job manager's main thread (the event loop). `run` is the whole life. The conversation with the
+All methods run on the job manager's main thread (the event loop). `run` covers all of it. The conversation with the
 driver reports to it, and requests interrupt it.
 """
 

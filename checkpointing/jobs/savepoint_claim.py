@@ -34,7 +34,7 @@ class SavepointClaim:
     async def ids_here(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the ID of a snapshot in the job's own directory, as (unclaimed, claimed). Raise OSError.
 
-        The job must not remove an unclaimed one. A claimed one comes from an earlier life of the job and belongs to it
+        The job must not remove an unclaimed one. A claimed one comes from an earlier run of the job and belongs to it
         again.
         """
         if self._path is None or await self.is_outside_job_directory():

@@ -152,7 +152,7 @@ class Driver:
         try:
             self._claim()
             self._link.start()
-            self._live()
+            self._run_attempt()
         except _AttemptOver as over:
             self._check_terminated()
             return self._report(over)
@@ -250,9 +250,9 @@ class Driver:
         jvm.kill()
         os._exit(EXIT_NOT_WANTED)
 
-    # --- life ---
+    # --- the attempt ---
 
-    def _live(self) -> NoReturn:
+    def _run_attempt(self) -> NoReturn:
         self._await_registration()
         if self._spec.fetches_program:
             fetch_program(self._spec, self._find_leader, self._token, self._clock)

@@ -119,7 +119,7 @@ def renumber(spark: SparkSession, location: Path, batch: int, to: int) -> None:
     Not atomic: after an error the location must be thrown away.
 
     Raises:
-        FormatNotKnown: a file has a format that this Waymark cannot renumber.
+        FormatNotKnown: a file has a format that this version of Waymark cannot renumber.
         OSError, ValueError: a file cannot be read or written, or the number is not allowed.
     """
     if not batch < to < GREATEST:

@@ -196,7 +196,7 @@ class FileCheckpointStorage:
         """Remove files that will never be used again; see `sweeping`. Call it only while no driver of the job runs.
 
         If a driver is running, set `below`: it writes only checkpoints with this ID or higher ones. `first_id` is the
-        first ID of this life of the job.
+        first ID of this run of the job.
         """
         if self._job_directory is None:
             return Swept()

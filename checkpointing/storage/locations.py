@@ -47,7 +47,7 @@ def as_absolute(location: str) -> str:
 
 
 def canonical(location: str) -> str:
-    """Return the only spelling of `location`, without a slash at its end. Raise BadLocation if it is not a location."""
+    """Return the canonical spelling of `location`, without a slash at its end. Raise BadLocation if it is invalid."""
     return local_path(location).rstrip("/") or "/" if is_local(location) else _canonical_remote(location)
 
 

@@ -45,8 +45,8 @@ class OrphanSweep:
 
     `unreadable_ids`: checkpoints in the store that cannot be read. They stay, with all files that they may need.
     `unclaimed_ids`: checkpoints here that belong to others. `below`: a driver is running and may be writing checkpoints
-    with this ID or higher ones. `first_id`: complete checkpoints below it belong to an earlier life of the job and
-    stay, except the `claimed_ids`. If it is unknown, every complete one may belong to an earlier life.
+    with this ID or higher ones. `first_id`: complete checkpoints below it belong to an earlier run of the job and
+    stay, except the `claimed_ids`. If it is unknown, every complete one may belong to an earlier run.
 
     `may_remove` is called right before each removal, because a process that no longer leads the job must change
     nothing.

@@ -106,7 +106,7 @@ class Query:
         """Return whether the query certainly ran a moment ago.
 
         A query without new input writes nothing, and neither does a stopped one. So after a silence that is long
-        compared to the query's own rhythm, its status is not known.
+        compared to the usual time between its batches, its status is not known.
         """
         started = sorted(each.modified_ms for each in self.offsets.values() if each.modified_ms is not None)
         longest = max((later - earlier for earlier, later in pairwise(started)), default=0)

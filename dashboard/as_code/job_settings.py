@@ -82,7 +82,7 @@ class SettingsForms:
     retention: RetentionForm
 
     def is_valid(self, made: Plan, entry: Entry) -> bool:
-        """Return whether the entry is valid. If so, the job has the values of the entry, else the plan has problems."""
+        """Return whether the entry is valid. If so, give the job its values. If not, add its problems to the plan."""
         valid = self.automation.is_valid() & self.retention.is_valid()
         if not valid:
             made.refuse_form(entry, self.automation.errors.as_data() | self.retention.errors.as_data(), key_of)

@@ -118,7 +118,7 @@ def _plan(
 
 
 def _removal_of(made: Plan) -> Callable[[str, Values, Values, Act], None]:
-    """Return a function that plans the reset of a job without an entry, for an import that removes."""
+    """Return a function that plans to reset a job without an entry, for an import that removes missing entries."""
 
     def reset(what: str, before: Values, after: Values, act: Act) -> None:
         if before != after:

@@ -38,23 +38,23 @@ def backtest_figure(replay: Replay, unit: Unit) -> dict[str, Any]:
             hoverinfo="skip",
         ),
     ]
-    shape = layout(dragmode=False, shapes=[_band(bout, replay) for bout in replay.bouts])
+    shape = layout(dragmode=False, shapes=[_band(incident, replay) for incident in replay.incidents])
     shape["xaxis"] |= time_axis(Span(replay.since, replay.until)) | {"fixedrange": True}
     shape["yaxis"] |= _ticks(_highest(points) * scale, unit)
     return as_dict(traces, shape)
 
 
-def _band(bout: OpenPeriod, replay: Replay) -> dict[str, Any]:
+def _band(incident: OpenPeriod, replay: Replay) -> dict[str, Any]:
     """Return the band of an incident, wide enough to be visible. The page takes the colour from `name`."""
     least = (replay.until - replay.since) / 400
-    end = min(max(bout.closed_at or replay.until, bout.opened_at + least), replay.until)
+    end = min(max(incident.closed_at or replay.until, incident.opened_at + least), replay.until)
     return {
-        "name": "bout",
+        "name": "incident",
         "type": "rect",
         "layer": "below",
         "xref": "x",
         "yref": "paper",
-        "x0": moment(bout.opened_at),
+        "x0": moment(incident.opened_at),
         "x1": moment(end),
         "y0": 0,
         "y1": 1,

@@ -54,7 +54,7 @@ DEMO_JOBS = (
         program="aircraft_seats.py",
         entry_class="aircraft_seats:aircraft_seats",
         savepoint_every_s=120,
-        # Demonstrate the other option: restore the newest savepoint, and replay the input since then.
+        # Other jobs restore the newest snapshot of any type. This one restores a savepoint, and replays more input.
         restore_from=RestoreFrom.SAVEPOINT,
         configuration={
             **_SETTINGS,

@@ -146,7 +146,7 @@ def replay_of(incident: Incident, rule: AlertRule, now: datetime) -> Replay:
     subject = Watched(incident.job_id or incident.cluster_id or WAYMARK, incident.subject)
     found = replay(watch_of(rule), subject, since, until)
     shown = OpenPeriod(max(incident.opened_at, since), incident.resolved_at, stored(incident, "sentence"), False)
-    return replace(found, bouts=[shown])
+    return replace(found, incidents=[shown])
 
 
 def last_good_checkpoint(incident: Incident) -> Checkpoint | None:

@@ -33,7 +33,7 @@ from monitoring.models import AlertRule, Cluster, Job, Run
 RANGES = {"1d": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}
 SHORTEST = timedelta(minutes=5)
 BUDGET_S, LONG_BUDGET_S = 2.0, 20.0  # time limits for the count over all jobs in scope
-LISTED_BOUTS = 20
+LISTED_INCIDENTS = 20
 LISTED = 500
 PER_WEEK = (1, 2, 5, 20)
 
@@ -103,7 +103,7 @@ def _replay_context(requested: BacktestRequest, per_week: int) -> dict[str, Any]
     return {
         "replay": found,
         "limit": unit.text(limit) if limit is not None else "",
-        "bouts": found.bouts[: -LISTED_BOUTS - 1 : -1],
+        "incidents": found.incidents[: -LISTED_INCIDENTS - 1 : -1],
         "suggestion": suggestion,
         "suggested_text": unit.text(suggestion.threshold) if suggestion else "",
         "suggested_value": field_of(threshold).prepare_value(suggestion.threshold) if suggestion and threshold else "",
@@ -165,8 +165,8 @@ def _asked(request: HttpRequest, scope: list[Watched]) -> Watched | None:
 
 def _loudest(counted: Count | None) -> Watched | None:
     """Return the subject with the most incidents, the first of several, or None if there are no incidents."""
-    bouts = {each: number for each, number in counted.bouts.items() if number} if counted else {}
-    return max(bouts, key=lambda each: bouts[each], default=None)
+    incidents = {each: number for each, number in counted.incidents.items() if number} if counted else {}
+    return max(incidents, key=lambda each: incidents[each], default=None)
 
 
 def _query_of(request: HttpRequest, subject: Watched) -> str:

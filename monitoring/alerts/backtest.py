@@ -44,7 +44,7 @@ class Point:
 class Replay:
     since: datetime
     until: datetime
-    bouts: list[OpenPeriod]
+    incidents: list[OpenPeriod]
     points: list[Point]
 
     @property
@@ -68,16 +68,16 @@ class Watched:
 class Count:
     """How many incidents the rule would have opened for the first `looked_at` of `of` subjects.
 
-    A subject that is not in `bouts` had none.
+    A subject that is not in `incidents` had none.
     """
 
-    bouts: dict[Watched, int]
+    incidents: dict[Watched, int]
     looked_at: int
     of: int
 
     @property
     def total(self) -> int:
-        return sum(self.bouts.values())
+        return sum(self.incidents.values())
 
     @property
     def is_complete(self) -> bool:
@@ -85,7 +85,7 @@ class Count:
 
     @property
     def loudest(self) -> list[tuple[str, int]]:
-        loud = ((each.name, bouts) for each, bouts in self.bouts.items() if bouts)
+        loud = ((each.name, incidents) for each, incidents in self.incidents.items() if incidents)
         return sorted(loud, key=lambda each: -each[1])[:LOUDEST]
 
 
@@ -94,7 +94,7 @@ def replay(watch: Watch, subject: Watched, since: datetime, until: datetime) -> 
     facts = facts_over(watch, [subject.number], since - watch.kind.reach, until, every=True)[subject.number]
     transitions = walk_through(watch, facts, since, until)
     return Replay(
-        since, until, _bouts(watch, facts, transitions, subject), _points(watch, facts, transitions, since, until)
+        since, until, _incidents(watch, facts, transitions, subject), _points(watch, facts, transitions, since, until)
     )
 
 
@@ -108,13 +108,13 @@ def count(
 ) -> Count:
     """Count the incidents of the subjects in order, AT_ONCE at a time, until the budget is spent."""
     begun, looked_at = monotonic(), 0
-    bouts: dict[Watched, int] = {}
+    incidents: dict[Watched, int] = {}
     while looked_at < len(subjects) and (not looked_at or monotonic() - begun <= budget_s):
         some = subjects[looked_at : looked_at + AT_ONCE]
         facts = facts_over(watch, [each.number for each in some], since - watch.kind.reach, until)
-        bouts |= {each: _opened(watch, facts[each.number], since, until) for each in some if each.number in facts}
+        incidents |= {each: _opened(watch, facts[each.number], since, until) for each in some if each.number in facts}
         looked_at += len(some)
-    return Count(bouts, looked_at, len(subjects))
+    return Count(incidents, looked_at, len(subjects))
 
 
 def _opened(watch: Watch, facts: Facts, since: datetime, until: datetime) -> int:
@@ -127,7 +127,7 @@ def walk_through(watch: Watch, facts: Facts, since: datetime, until: datetime) -
     return [*at_first, *later]
 
 
-def _bouts(watch: Watch, facts: Facts, transitions: list[Transition], subject: Watched) -> list[OpenPeriod]:
+def _incidents(watch: Watch, facts: Facts, transitions: list[Transition], subject: Watched) -> list[OpenPeriod]:
     """Return each opening with the closing that follows it."""
     closings = iter([each.at for each in transitions if each.move is Move.CLOSED])
     return [

@@ -17,17 +17,17 @@ WEEK = timedelta(days=7)
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A suggested threshold. `bouts`: how many incidents it would have opened in the examined history."""
+    """A suggested threshold. `incidents`: how many incidents it would have opened in the examined history."""
 
     threshold: int
-    bouts: int
+    incidents: int
 
 
 def suggest(watch: Watch, subject: Watched, since: datetime, until: datetime, per_week: int) -> Suggestion | None:
     """Return None if the kind has no threshold, the history has no values, or no threshold is quiet enough.
 
     A higher threshold may open more incidents, because one long incident may become two. So not every threshold above
-    the suggested one is quieter. `bouts` is counted with the suggested threshold itself.
+    the suggested one is quieter. `incidents` is counted with the suggested threshold itself.
     """
     if watch.kind.threshold is None:
         return None
@@ -38,15 +38,15 @@ def suggest(watch: Watch, subject: Watched, since: datetime, until: datetime, pe
     low, high = 0, len(ladder := _ladder(watch.kind.threshold)) - 1
     while low < high:
         middle = (low + high) // 2
-        if _bouts(watch, facts, ladder[middle], since, until) < allowed:
+        if _incidents(watch, facts, ladder[middle], since, until) < allowed:
             high = middle
         else:
             low = middle + 1
-    bouts = _bouts(watch, facts, ladder[low], since, until)
-    return Suggestion(ladder[low], bouts) if bouts < allowed else None
+    incidents = _incidents(watch, facts, ladder[low], since, until)
+    return Suggestion(ladder[low], incidents) if incidents < allowed else None
 
 
-def _bouts(watch: Watch, facts: Facts, threshold: int, since: datetime, until: datetime) -> int:
+def _incidents(watch: Watch, facts: Facts, threshold: int, since: datetime, until: datetime) -> int:
     other = replace(watch, terms=replace(watch.terms, threshold=threshold))
     return sum(each.move is Move.OPENED for each in walk_through(other, facts, since, until))
 

@@ -156,7 +156,7 @@ def read(
     changed = [] if done is None else _changed_hours(job, done, start, end)
     changed = [hour for hour in changed if floor(hour, DAY) not in archived]
     forgotten = _days_without_hours(job, archived, start, end, kept_from)
-    others = _lives(job) if any(each.run for each in stretches) else {}
+    others = _times_of_runs(job) if any(each.run for each in stretches) else {}
     cuts = [_cut(each, changed, others, forgotten, longest, reaches=done is not None) for each in stretches]
     rows: list[list[Row]] = [[] for _ in stretches]
     for place, row in (*_stored(job, cuts, figures), *_made(job, stretches, cuts, most, archived)):
@@ -207,7 +207,7 @@ def _by_job(found: dict[int, list[Row]], rollups: QuerySet[Rollup], figure: str)
 def _cut(
     each: Stretch,
     changed: Sequence[datetime],
-    lives: dict[int, Between],
+    times_of_runs: dict[int, Between],
     forgotten: Collection[datetime],
     longest: int,
     *,
@@ -215,8 +215,8 @@ def _cut(
 ) -> Pieces:
     if not reaches:
         return Pieces(made=[(each.start, each.end)])
-    others = [life for run, life in lives.items() if run != each.run] if each.run else []
-    return cut(each, changed, [life for life in others if _in([life], each.start, each.end)], longest, forgotten)
+    others = [times for run, times in times_of_runs.items() if run != each.run] if each.run else []
+    return cut(each, changed, [times for times in others if _in([times], each.start, each.end)], longest, forgotten)
 
 
 def _done() -> tuple[int | None, datetime | None]:
@@ -279,7 +279,7 @@ def _days_without_hours(
     return frozenset(forgotten)
 
 
-def _lives(job: Job) -> dict[int, Between]:
+def _times_of_runs(job: Job) -> dict[int, Between]:
     never = datetime(9999, 1, 1, tzinfo=UTC)
     runs = Run.objects.filter(job=job).values_list("pk", "started_at", "ended_at")
     return {pk: (began - SLACK, ended + SLACK if ended else never) for pk, began, ended in runs}

@@ -104,13 +104,13 @@ def _counts(jobs: list[_Job]) -> Iterator[Family]:
     )
     yield counters(
         "job_checkpoints_completed",
-        "Completed checkpoints, by the engine's own count: it counts anew with each job manager.",
+        "Completed checkpoints, by the engine's own count, which each new job manager starts at 0.",
         _LABELS,
         [(j.labels, j.completed) for j in jobs],
     )
     yield counters(
         "job_checkpoints_failed",
-        "Failed checkpoints, by the engine's own count: it counts anew with each job manager.",
+        "Failed checkpoints, by the engine's own count, which each new job manager starts at 0.",
         _LABELS,
         [(j.labels, j.failed) for j in jobs],
     )

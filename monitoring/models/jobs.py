@@ -1,6 +1,6 @@
 """Jobs and their runs.
 
-A *job* is the lasting object; a *run* is one life of the job on an engine (one engine job ID). History, rules and
+A *job* is the lasting object; a *run* is one execution of the job on an engine (one engine job ID). History, rules and
 savepoints belong to the job, so they survive restarts.
 """
 
@@ -160,7 +160,7 @@ class Run(models.Model):
     restored_at = models.DateTimeField(null=True)
     exception = models.TextField(blank=True, default="")  # newest root cause, one line
     exceptions = models.JSONField(default=list)  # newest first: [{"name", "message", "stacktrace", "at", "task"}]
-    # The last read had a problem: the run is read again at this time, independent of its rhythm (polling/plan.py).
+    # The last read had a problem: the run is read again at this time, independent of its schedule (polling/plan.py).
     next_read_at = models.DateTimeField(null=True)
     # What a run that ended by itself saved: {"saved", "savepoint", "state", "rows", "batches"}, see
     # engine/answers/jobs.py; {}: the run did not end by itself, or the engine does not report it.

@@ -33,10 +33,10 @@ _JITTER = 0.2
 
 @dataclass(frozen=True)
 class PollSchedule:
-    """Moments with the distance `every_s` and a phase that is derived from a name.
+    """The times at which a job is polled: every `every_s` seconds, from an offset that is derived from a name.
 
-    Every worker can compute them, so that they are not stored. They spread the jobs of a large cluster evenly over its
-    ticks.
+    Every worker computes the same times, so they need not be stored. The offsets spread the jobs of a large cluster
+    evenly over its ticks.
     """
 
     every_s: float
@@ -50,7 +50,7 @@ class PollSchedule:
         return PollSchedule(self.every_s, self.phase + 0.5)
 
     def polls_between(self, since: datetime, until: datetime) -> bool:
-        """Return whether a moment of the rhythm is after `since` and not after `until`."""
+        """Return whether a poll is due after `since` and not after `until`."""
         return self._poll_time(since) < self._poll_time(until)
 
     def next_after(self, now: datetime) -> datetime:

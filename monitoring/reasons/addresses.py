@@ -35,9 +35,9 @@ class AddressReason(ReasonCode):
     CLUSTER = "addresses.cluster", _("A cluster's address")
     BOX_OR_SETTING = (
         "addresses.box-or-setting",
-        _("“May lead to a private address”, or WAYMARK_OUTBOUND_ALLOW"),
+        _("with the channel's option “May lead to a private address”, or with WAYMARK_OUTBOUND_ALLOW"),
     )
-    METADATA = "addresses.metadata", _("where clouds hand out credentials")
+    METADATA = "addresses.metadata", _("the address at which clouds issue credentials")
     LINK_LOCAL = "addresses.link-local", _("a link-local address")
     MULTICAST = "addresses.multicast", _("a multicast address")
     UNSPECIFIED = "addresses.unspecified", _("not the address of a server")

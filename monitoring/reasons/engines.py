@@ -224,7 +224,7 @@ class EngineReason(ReasonCode):
     # Reports of the agent.
     REPORT_VERSION = (
         "engines.report-version",
-        _("{where} is {found}, and this Waymark reads {known}. Use the agent of this Waymark."),
+        _("{where} is {found}, but this version of Waymark reads {known}. Use the agent of the same version."),
     )
     TOO_MANY = "engines.too-many", _("{where} has more than {most} entries.")
     TOO_LONG = "engines.too-long", _("{where} has more than {most} characters.")

@@ -114,7 +114,7 @@ def _claim(copy: LocationCopy, now: datetime) -> bool:
 
 
 def _ours(copy: LocationCopy) -> QuerySet[LocationCopy]:
-    """Return the query for the row, if it is as `copy` in memory: then no other worker has claimed it."""
+    """Return a query that finds the row only if it is unchanged, so that no other worker has claimed it since."""
     return LocationCopy.objects.filter(pk=copy.pk, tries=copy.tries, state=copy.state)
 
 

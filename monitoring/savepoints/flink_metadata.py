@@ -303,9 +303,9 @@ class _Reader:
         return self._take(length).decode("utf-8", errors="replace")
 
     def _times(self) -> Iterator[int]:
-        """Return a range with the length of the next number.
+        """Read a number, and return an iterator of this length.
 
-        Each item takes bytes, so a wrong number fails at the end.
+        A damaged number needs no limit: each item reads bytes, so the end of the file stops the loop.
         """
         count = self._int()
         if count < 0:

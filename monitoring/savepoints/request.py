@@ -32,7 +32,7 @@ TIMEOUT = timedelta(minutes=10)
 # Additional time for a request: it may wait for its turn, and a stop also waits until the job has ended.
 MARGIN = timedelta(minutes=2)
 LONGEST = timedelta(days=1)
-# The limit of a savepoint that Waymark copies itself.
+# A savepoint that Waymark copies itself fails after this time.
 COPIED_WITHIN = timedelta(hours=1)
 # A schedule requests no savepoint if the last poll of the job is older than this or than three poll intervals: after a
 # long outage of Waymark, the stored status may be RUNNING although the job is dead. A person may still request one.

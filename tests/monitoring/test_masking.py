@@ -17,7 +17,7 @@ STORED: dict[str, Any] = {
 }
 
 
-def test_a_record_that_is_saved_as_it_was_shown_keeps_its_secrets() -> None:
+def test_a_masked_record_that_is_saved_without_a_change_keeps_its_secrets() -> None:
     masked = shown_launch(STORED)
     assert not [each for each in ("one", "two", "three") if each in str(masked)]
     assert unmasked_launch(masked, STORED) == STORED

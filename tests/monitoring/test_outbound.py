@@ -150,18 +150,18 @@ def test_an_allowed_name_returns_the_addresses_to_connect_to() -> None:
         ("169.254.169.254", "http://169.254.169.254", "169.254.169.254", True),
     ],
 )
-def test_an_administrator_allows_more(entry: str, url: str, address: str, good: bool) -> None:
+def test_an_administrator_can_allow_further_addresses(entry: str, url: str, address: str, good: bool) -> None:
     policy = Policy("A channel", private=False, exemptions=parse_exemptions([entry]))
     assert isinstance(check(url, policy, at(address)), Allowed) is good
 
 
 @pytest.mark.parametrize("entry", ["10.0.0.0/40", "http://x", "a b", "x:y", "user@x", "x/y", "*."])
-def test_an_entry_that_is_none_is_named(entry: str) -> None:
+def test_the_error_names_an_invalid_entry(entry: str) -> None:
     with pytest.raises(ValueError, match="is not allowed; use a network such as"):
         parse_exemptions(["10.0.0.0/8", "", entry])
 
 
-def test_numbers_that_are_addresses_in_disguise_are_seen_through() -> None:
+def test_numbers_that_the_resolver_accepts_as_addresses_are_checked_as_addresses() -> None:
     """The system's resolver accepts other forms of addresses: 0x7f.1 and 2130706433 are 127.0.0.1."""
     for host in ("0x7f.1", "2130706433", "127.1", "017700000001"):
         found = check(f"http://{host}/", WEBHOOKS, resolve)

@@ -1,7 +1,7 @@
 """The pool of spare drivers: how many there are, for which jobs, and for how long.
 
 Spare drivers wait for the jobs that run here. Their signatures are those of drivers that this job manager started or
-adopted and that live, or ended a moment ago. One thread manages the pool while there is such a job.
+adopted and that are running or have just ended. One thread manages the pool while there is such a job.
 """
 
 from __future__ import annotations

@@ -35,5 +35,5 @@ _GATHERERS: dict[Source, Gatherer] = {
 
 
 def gather(query: FactQuery) -> Found:
-    """Return facts by job, for `query.must` and for every job for which a rule may have opened or closed."""
+    """Return facts by job, at least for `query.must` and for jobs whose incidents may have opened or closed."""
     return _GATHERERS[query.kind.source](query)

@@ -113,7 +113,7 @@ class EventLogTransport(ReportedTransport):
                 self._unstored = error.reason
 
     def _report(self, news: News, now: datetime) -> Report:
-        """Return the report without events that have another form than Spark's. The first one is noted."""
+        """Return the report without malformed events. The reason of the first one is remembered."""
         queries, batches = [], []
         for raw in news.queries:
             try:

@@ -252,7 +252,11 @@ def _digest(rows: DataFrame, schema: pa.Schema) -> tuple[int, int]:
 
 
 def _sum_of_hashes(schema: pa.Schema) -> Column:
-    """A hash leaves out nulls, so it is also made of which values are null, and of lists as text."""
+    """Return the sum of one hash per row.
+
+    Spark's hash ignores null values. So the hash also includes which values are null, and lists are hashed as text, in
+    which null elements appear.
+    """
     values = [sf.col(each.name).cast("string") if pa.types.is_list(each.type) else sf.col(each.name) for each in schema]
     nulls = [sf.col(each.name).isNull() for each in schema]
     return sf.sum(sf.xxhash64(*values, *nulls).cast("decimal(38,0)"))

@@ -44,13 +44,13 @@ def parse_server(url: str) -> ServerAddress:
     if parts.scheme not in SCHEMES or not parts.hostname:
         raise BadServerAddress(f"{parts.scheme}://{parts.hostname or ''}" if parts.scheme else "…")
     usual, use_ssl, use_tls = SCHEMES[parts.scheme]
-    use_ssl, use_tls = use_ssl or _asks(parts, "ssl"), use_tls or _asks(parts, "tls")
+    use_ssl, use_tls = use_ssl or _has_option(parts, "ssl"), use_tls or _has_option(parts, "tls")
     if use_ssl and use_tls:
         raise BadServerAddress(f"{parts.scheme}://{parts.hostname}/?ssl=…&tls=…")
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     return ServerAddress(parts.hostname, port or usual, user, password, use_ssl, use_tls)
 
 
-def _asks(parts: SplitResult, name: str) -> bool:
+def _has_option(parts: SplitResult, name: str) -> bool:
     """Return whether the address has an option like `?tls=true`, the older form of the scheme."""
     return parse_qs(parts.query).get(name, [""])[-1].lower() in {"1", "true", "yes", "on"}

@@ -19,7 +19,7 @@ def gauges(harness: CoordinatorHarness) -> dict[str, int | str]:
     return checkpoint_gauges(harness.stats.snapshot())
 
 
-def test_conformance_i13_there_are_flinks_fourteen(harness: CoordinatorHarness) -> None:
+def test_conformance_i13_the_gauges_have_the_names_of_flinks(harness: CoordinatorHarness) -> None:
     assert set(gauges(harness)) == {
         "totalNumberOfCheckpoints", "numberOfInProgressCheckpoints", "numberOfCompletedCheckpoints",
         "numberOfFailedCheckpoints", "lastCheckpointRestoreTimestamp", "lastCheckpointSize", "lastCheckpointFullSize",

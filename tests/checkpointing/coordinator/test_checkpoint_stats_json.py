@@ -57,7 +57,7 @@ def snapshot(harness: CoordinatorHarness) -> CheckpointStatsSnapshot:
     return harness.stats.snapshot()
 
 
-def test_before_the_first_checkpoint_the_answer_is_flinks_to_the_letter() -> None:
+def test_before_the_first_checkpoint_the_answer_equals_flinks() -> None:
     ours = stats_json.checkpoints(CheckpointStatsTracker().snapshot())
     assert json.loads(json.dumps(ours)) == sample("checkpoints_early.txt")
 

@@ -71,7 +71,7 @@ def test_conformance_a21_a_completed_checkpoint_subsumes_an_older_pending_one() 
     assert harness.storage.directories == set()
 
 
-def test_an_older_checkpoint_completes_before_a_newer_and_both_do() -> None:
+def test_two_concurrent_checkpoints_both_complete() -> None:
     harness = CoordinatorHarness(max_concurrent=2, num_retained=2)
     futures = [harness.coordinator.trigger_checkpoint() for _ in range(2)]
     harness.acknowledge_all(1)
@@ -302,7 +302,7 @@ def test_a_checkpoint_being_added_to_the_store_cannot_be_aborted_and_delays_a_re
     assert settled == [1]
 
 
-def test_nothing_to_settle_calls_back_at_once(harness: CoordinatorHarness) -> None:
+def test_the_coordinator_is_settled_at_once_if_no_checkpoint_is_being_written(harness: CoordinatorHarness) -> None:
     harness.coordinator.trigger_checkpoint()
     assert harness.coordinator.settled().done()
 

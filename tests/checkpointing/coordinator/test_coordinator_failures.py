@@ -55,7 +55,7 @@ def test_conformance_a17_a_counted_decline_beyond_the_tolerance_fails_the_job(
     assert exception.reason is reason
 
 
-def test_an_unknown_reason_of_a_driver_is_a_plain_decline() -> None:
+def test_an_unknown_reason_of_a_driver_counts_as_a_decline() -> None:
     assert Reason.of_decline("SOMETHING_NEWER") is Reason.CHECKPOINT_DECLINED
     assert Reason.of_decline("CHECKPOINT_DECLINED_TASK_NOT_READY") is Reason.CHECKPOINT_DECLINED_TASK_NOT_READY
 

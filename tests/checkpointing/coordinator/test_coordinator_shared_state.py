@@ -1,4 +1,4 @@
-"""Shared files live as long as a retained or pending checkpoint needs them, and no longer."""
+"""Shared files exist as long as a retained or pending checkpoint needs them, and no longer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random lives of jobs over real files: IDs ascend, no needed file is lost, none leaks, the counts are consistent."""
+"""Random runs of jobs over real files: IDs ascend, no needed file is lost, none leaks, the counts are consistent."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_nothing_is_chosen_while_another_is_being_triggered() -> None:
     assert queue.submit(request(CheckpointKind.SAVEPOINT), BUSY) == Decision()
 
 
-def test_draining_empties_the_queue_best_first() -> None:
+def test_draining_empties_the_queue_and_returns_savepoints_first() -> None:
     queue, checkpoint, savepoint = decider(), request(), request(CheckpointKind.SAVEPOINT)
     queue.submit(checkpoint, BUSY)
     queue.submit(savepoint, BUSY)

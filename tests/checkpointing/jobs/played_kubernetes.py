@@ -118,14 +118,14 @@ class RealProcess:
 
 @dataclass
 class _Node:
-    """The node's data about a pod."""
+    """What a Kubernetes node knows about one of its pods."""
 
     container: Container | None = None
     lines: list[tuple[str, bytes]] = field(default_factory=list)
     read: int = 0
     is_out_of_memory: bool = False
     deadline_s: float | None = None
-    is_told: bool = False
+    is_reported: bool = False
 
 
 Run = Callable[[Json, dict[str, bytes], dict[str, str]], Container]
@@ -274,8 +274,8 @@ class PlayedKubernetes:
             self._remove(pod)
             return
         assert node.container is not None
-        if not node.is_told:
-            node.is_told = True
+        if not node.is_reported:
+            node.is_reported = True
             node.container.terminate()
         elif node.deadline_s is not None and time.monotonic() > node.deadline_s:
             node.container.kill()

@@ -61,7 +61,7 @@ def test_the_number_of_drivers_is_limited() -> None:
     assert decision.waits["b"] == LaunchWait(Lacking.DRIVERS, 1, 1, GIB, free=0, limit=3)
 
 
-def test_a_limit_that_is_none_limits_nothing() -> None:
+def test_a_limit_of_none_admits_any_job() -> None:
     decision = decide([job("a", asks=10**6)], Load(10**18, 10**6), Limits(None, None, 1))
 
     assert decision.admitted == ("a",)

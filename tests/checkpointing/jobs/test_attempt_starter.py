@@ -77,7 +77,7 @@ async def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
-async def test_no_change_reverts_another_one(bench: Bench) -> None:
+async def test_concurrent_changes_do_not_revert_each_other(bench: Bench) -> None:
     final, sinks = bench.starter.begin_final_savepoint(bench.attempt, FINAL), bench.starter.note_sinks(bench.attempt)
     written = await bench.at_once(final, sinks)
     assert (written.final_savepoint, written.sinks) == (FINAL, (SINK,))

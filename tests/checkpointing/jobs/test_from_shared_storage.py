@@ -52,7 +52,7 @@ async def next_machine(cluster: Cluster) -> AsyncIterator[RunningJobManager]:
         yield second
 
 
-async def test_another_machine_continues_in_the_live_location(cluster: Cluster) -> None:
+async def test_another_machine_continues_from_the_last_commits_in_shared_storage(cluster: Cluster) -> None:
     job_id, _ = await ran_on_another_machine(cluster, SHARED)
     async with next_machine(cluster) as second:
         await second.until(job_id, "RUNNING")

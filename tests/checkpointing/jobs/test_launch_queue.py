@@ -1,4 +1,4 @@
-"""The order in which drivers start, over several lives of jobs and terms of leaders, on a manual clock."""
+"""The order in which drivers start, over several runs of jobs and terms of leaders, on a manual clock."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ async def test_a_job_waits_for_one_of_higher_priority_that_is_still_being_recove
 
 
 @pytest.mark.parametrize("what", ["its driver registers again", "it has ended"])
-async def test_a_recovered_job_that_needs_no_start_is_waited_for_no_longer(what: str) -> None:
+async def test_other_jobs_stop_waiting_for_a_recovered_job_that_needs_no_start(what: str) -> None:
     here = machine()
     urgent = graph("urgent", priority="5")
     here.queue.expect(urgent)
@@ -252,7 +252,7 @@ async def test_a_recovered_job_that_needs_no_start_is_waited_for_no_longer(what:
     assert here.started == ["usual"]
 
 
-async def test_a_job_of_another_machine_is_not_waited_for_while_it_is_recovered() -> None:
+async def test_no_job_waits_for_the_recovery_of_a_job_on_another_machine() -> None:
     """The pod of such a job may wait for a node for an hour."""
     here = machine()
     here.launcher.elsewhere = {"urgent"}
@@ -277,7 +277,7 @@ async def test_a_job_of_another_machine_waits_for_neither_memory_nor_other_jobs(
     assert here.started[2:] == ["urgent"], "they have taken nothing of the machine"
 
 
-async def test_a_job_that_cannot_be_recovered_is_not_waited_for_without_end() -> None:
+async def test_other_jobs_wait_only_a_limited_time_for_a_job_that_cannot_be_recovered() -> None:
     here = machine()
     here.queue.expect(graph("urgent", priority="5"))
     await here.enter(graph("usual"))
@@ -311,7 +311,7 @@ async def test_a_driver_that_the_last_leader_was_starting_counts_as_starting() -
     assert here.started == ["new"]
 
 
-async def test_an_adopted_driver_that_is_still_starting_is_waited_for_no_longer_once_it_registers() -> None:
+async def test_other_jobs_stop_waiting_once_an_adopted_driver_registers() -> None:
     here = machine(starting=2)
     urgent = graph("urgent", priority="5")
     here.queue.expect(urgent)

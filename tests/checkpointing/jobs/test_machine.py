@@ -68,7 +68,7 @@ def test_a_limit_of_version_1_counts(files: Files) -> None:
     assert files.read().memory == 5 * GIB
 
 
-def test_a_limit_beyond_the_machine_is_none(files: Files) -> None:
+def test_a_limit_above_the_memory_of_the_machine_is_ignored(files: Files) -> None:
     files.own_group("4:memory:/app")
     files.write(files.groups / "memory" / "app" / "memory.limit_in_bytes", "9223372036854771712\n")
 

@@ -57,7 +57,7 @@ def test_a_name_with_directories_stays_within_the_program_directory(storage: Pro
 
 
 @pytest.mark.parametrize("jar_id", ["", "..", "../programs", "nothing.py", "0" * 36 + "_a.py"])
-def test_an_id_that_is_none_is_not_found(storage: ProgramStorage, jar_id: str) -> None:
+def test_an_invalid_id_is_not_found(storage: ProgramStorage, jar_id: str) -> None:
     storage.store("a.py", SOURCE)
 
     with pytest.raises(ProgramNotFound):
@@ -110,7 +110,7 @@ def test_a_zip_is_searched_for_the_module(storage: ProgramStorage) -> None:
         check_program(program, "other:main")
 
 
-def test_a_zip_that_is_none_is_refused(storage: ProgramStorage) -> None:
+def test_a_file_named_zip_with_another_content_is_refused(storage: ProgramStorage) -> None:
     with pytest.raises(InvalidProgram, match="not a zip file"):
         check_program(storage.store("jobs.zip", b"no zip"), "wordcount:main")
 

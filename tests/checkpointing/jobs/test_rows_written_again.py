@@ -236,7 +236,7 @@ async def test_a_restarted_job_still_lists_queries_that_write_again(writes_again
 
 
 @pytest.mark.parametrize(("value", "refuses"), [(None, False), ("write-again", False), ("Refuse ", True)])
-def test_the_setting(value: str | None, refuses: bool) -> None:
+def test_the_setting_decides_whether_rows_may_be_written_again(value: str | None, refuses: bool) -> None:
     assert refuses_to_write_again({} if value is None else {AFTER_RESTORE: value}) is refuses
 
 

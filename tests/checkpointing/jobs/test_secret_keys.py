@@ -54,7 +54,7 @@ def test_only_declared_secrets_are_encrypted_and_each_key_decrypts_its_secrets()
     assert SecretKeys([NEW, OLD]).opened(sealed.configuration) == CONFIGURATION
 
 
-def test_a_record_of_before_and_one_of_a_former_key_are_sealed_by_the_first() -> None:
+def test_plain_records_and_records_of_a_former_key_are_sealed_with_the_first_key() -> None:
     by_former, rotated, new = SecretKeys([OLD]).seal_new(GRAPH), SecretKeys([NEW, OLD]), SecretKeys([NEW])
 
     for graph in (GRAPH, by_former):
@@ -88,7 +88,7 @@ def test_job_managers_that_start_at_once_make_one_private_key(tmp_path: Path) ->
     assert stat.S_IMODE((tmp_path / FILE_NAME).stat().st_mode) == 0o600
 
 
-def test_a_key_that_is_set_seals_and_the_file_of_before_still_opens(tmp_path: Path) -> None:
+def test_a_configured_key_seals_while_the_former_key_file_still_decrypts(tmp_path: Path) -> None:
     by_file = SecretKeys.read((), tmp_path).seal_new(GRAPH)
     keys = SecretKeys.read((NEW,), tmp_path)
 

@@ -63,7 +63,7 @@ def test_cluster_mode_is_refused_where_spark_has_none_for_python(master: str) ->
         deployment_of({"spark.master": master, "spark.submit.deployMode": "cluster"})
 
 
-def test_a_deploy_mode_that_is_none_is_refused() -> None:
+def test_an_unknown_deploy_mode_is_refused() -> None:
     with pytest.raises(InvalidConfiguration, match=r"spark.submit.deployMode: 'remote' is not allowed; client or"):
         deployment_of({"spark.master": "yarn", "spark.submit.deployMode": "remote"})
 

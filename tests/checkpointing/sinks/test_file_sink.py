@@ -53,7 +53,7 @@ def test_pandas_reads_every_row_once(spark: Any, job: PlayedJob, tmp_path: Path)
     assert sorted(zip(found.name, found.waymark_batch, strict=True)) == sorted((r[0], b) for r in ROWS for b in (0, 1))
 
 
-def test_the_writers_options_are_the_formats(spark: Any, job: PlayedJob, tmp_path: Path) -> None:
+def test_options_of_the_sink_are_passed_to_the_file_format(spark: Any, job: PlayedJob, tmp_path: Path) -> None:
     FileSink(tmp_path / "out", "csv", options={"sep": ";", "header": "true"}, query=QUERY)(
         spark.createDataFrame(ROWS[:1], SCHEMA).coalesce(1), 0
     )
@@ -116,7 +116,7 @@ def test_invalid_options_are_refused(options: dict[str, Any], message: str) -> N
         FileSink(**options)
 
 
-def test_a_files_uri_is_its_path() -> None:
+def test_a_file_uri_names_the_same_directory_as_its_path() -> None:
     assert FileSink("file:///data/out")._directory.path == Path("/data/out")
 
 

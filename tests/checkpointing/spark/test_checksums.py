@@ -73,7 +73,7 @@ def test_a_file_without_checksums_is_checked_by_its_sha256(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("at", [0, 700, -1], ids=["first byte", "within", "last byte"])
 @pytest.mark.parametrize("size", [5000, (5 << 20) + 3], ids=["small", "large"])
-def test_another_byte_is_noticed(tmp_path: Path, size: int, at: int) -> None:
+def test_a_changed_byte_is_detected(tmp_path: Path, size: int, at: int) -> None:
     content = os.urandom(size)
     path = written(tmp_path, "1.sst", content)
     changed = bytearray(content)
@@ -83,7 +83,7 @@ def test_another_byte_is_noticed(tmp_path: Path, size: int, at: int) -> None:
         check_file(tmp_path, "1.sst")
 
 
-def test_another_size_is_noticed_before_anything_is_read(tmp_path: Path) -> None:
+def test_a_changed_size_is_detected_before_anything_is_read(tmp_path: Path) -> None:
     path = written(tmp_path, "1.sst", os.urandom(2000))
     path.write_bytes(path.read_bytes()[:-600])
     with pytest.raises(ValueError, match="it has 1400 bytes, which do not match the number of its checksums"):

@@ -70,7 +70,7 @@ def test_a_restore_that_a_person_requested_continues() -> None:
     state([WORDS], may_write_again=True).check_fits([WORDS])
 
 
-def test_sinks_that_show_each_row_once_refuse_no_restore() -> None:
+def test_a_restore_is_allowed_if_all_sinks_show_each_row_once() -> None:
     state([FILES, MEMORY], may_write_again=False).check_fits([FILES, MEMORY])
 
 

@@ -30,7 +30,7 @@ def test_a_schema_is_found_in_a_moved_and_renamed_directory(tmp_path: Path, name
     }  # fmt: skip
 
 
-def test_a_path_of_something_else_is_damage(tmp_path: Path) -> None:
+def test_a_path_that_does_not_name_a_state_schema_is_damage(tmp_path: Path) -> None:
     metadata(tmp_path, "file:/etc/passwd")
     with pytest.raises(ValueError, match="'file:/etc/passwd' is not the path of a state schema"):
         relocate_schemas(tmp_path)

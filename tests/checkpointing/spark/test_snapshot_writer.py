@@ -136,7 +136,7 @@ def test_every_subtask_lists_its_files_and_only_new_ones_are_stored(any_bench: B
     second = bench.trigger(2)
     again = bench.take(second, A, B, "sources/0/3")
     assert [each.new_bytes for each in again] == [10_000, 10_000, 0, 0], (
-        "b.sst was there, what is private is written anew"
+        "b.sst was stored before; private files are written again"
     )
     assert bench.stored(second, again[1].files[0]) == content("a, compacted")
     assert again[2].files == taken[2].files

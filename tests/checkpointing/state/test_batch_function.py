@@ -200,7 +200,7 @@ def test_a_name_that_is_not_a_file_name_is_refused(name: Any) -> None:
 
 
 @pytest.mark.parametrize("parallelism", [0, -1, True, 1.5, "2"])
-def test_a_parallelism_that_is_none_is_refused(parallelism: Any) -> None:
+def test_an_invalid_parallelism_is_refused(parallelism: Any) -> None:
     with pytest.raises(ValueError, match="parallelism: a whole number of at least 1"):
         with_operator_state(lambda *_: None, parallelism=parallelism)
 

@@ -85,7 +85,7 @@ def test_broadcast_keys_are_equal_if_their_json_is_equal() -> None:
     assert {str(key): value for key, value in state.items()} == {"1": "text", "[1, 2]": "pair"}
 
 
-def test_values_are_kept_by_value() -> None:
+def test_list_state_stores_copies_of_values() -> None:
     state = OperatorStateStore().list_state("it")
     mine = {"offsets": [1]}
     state.add(mine)

@@ -240,7 +240,7 @@ def test_sweep_removes_only_claimed_snapshots_of_earlier_runs(job: Job) -> None:
 
 
 def test_a_sweep_without_the_first_id_keeps_every_complete_checkpoint(job: Job) -> None:
-    """All of them may belong to an earlier life of the job, because the attempt record does not have the first ID."""
+    """All of them may belong to an earlier run of the job, because the attempt record does not have the first ID."""
     earlier = job.write(3, ("a",))
     job.begin(4, ("b",))
     retained = job.write(7)

@@ -61,7 +61,7 @@ def test_deleted_checkpoint_among_others_is_missing(opened: Place) -> None:
     assert verify_whole(first.location).checkpoint_id == 1
 
 
-def test_a_file_that_was_deleted_from_one_is_missing(opened: Place) -> None:
+def test_a_deleted_file_of_a_reachable_snapshot_is_reported_as_missing(opened: Place) -> None:
     checkpoint = complete(opened, 1)
     opened.files.remove_file(f"{opened.root}/{JOB}/chk-1/q/1.delta")
     with pytest.raises(StateFileMissing, match=r"chk-1/q/1\.delta is missing"):

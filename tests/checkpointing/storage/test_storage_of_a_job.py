@@ -76,7 +76,7 @@ async def test_a_storage_that_cannot_be_is_refused_at_submission(
 
 
 @pytest.mark.zookeeper
-async def test_memory_is_refused_with_zookeeper_for_the_next_leader_cannot_read_it(
+async def test_memory_is_refused_with_zookeeper_because_the_next_leader_cannot_read_it(
     zookeeper_hosts: str, tmp_path: Path
 ) -> None:
     cluster = Cluster(tmp_path, zookeeper_hosts)

@@ -236,7 +236,7 @@ def test_an_older_copy_of_the_same_query_is_accepted(location: Location) -> None
     assert polling.most == 2
 
 
-def test_a_location_that_was_rewritten_between_two_polls_keeps_nothing_of_before(location: Location) -> None:
+def test_nothing_is_kept_of_a_location_that_was_rewritten_between_two_polls(location: Location) -> None:
     location.run(0, 9)
     polling = watcher(location)
     polling.poll(4)
@@ -249,7 +249,7 @@ def test_a_location_that_was_rewritten_between_two_polls_keeps_nothing_of_before
     ]
 
 
-def test_a_silence_longer_than_the_query_s_own_rhythm_means_not_known(location: Location) -> None:
+def test_the_status_is_unknown_after_a_silence_that_is_unusually_long_for_the_query(location: Location) -> None:
     location.run(0, 3)
     query = watcher(location).poll()
     last_ms = START_MS + 3300

@@ -105,7 +105,7 @@ def call(client: Client, method: str, path: str, headers: dict[str, str] | None 
     send: Callable[..., Any] = getattr(client, method.lower())
     as_json = path.startswith("/api/") and method != "GET"
     body: dict[str, Any] = {"data": "{}", "content_type": "application/json"} if as_json else {}
-    cookies = client.cookies.copy()  # to undo a log-out too
+    cookies = client.cookies.copy()  # restored below, because the request may log the client out
     with transaction.atomic():
         response: HttpResponse = send(path, headers=headers or {}, **body)
         if not response.streaming:

@@ -27,11 +27,11 @@ def test_private_directory_is_unreachable_for_other_users(tmp_path: Path) -> Non
     inside.mkdir(parents=True)
     for directory in (inside, inside.parent):
         directory.chmod(0o755)
-    stranger = os.geteuid() + 12345
-    reachable_before = is_reachable(inside, stranger)
+    other_account = os.geteuid() + 12345
+    reachable_before = is_reachable(inside, other_account)
     inside.parent.chmod(0o700)
-    assert not is_reachable(inside, stranger)
-    # pytest's directory above is private too, so only the owner's access shows a difference.
+    assert not is_reachable(inside, other_account)
+    # pytest's directory is private, too, so the other account may never have had access. The owner always has it.
     assert is_reachable(inside.parent, os.geteuid()) or not reachable_before
 
 

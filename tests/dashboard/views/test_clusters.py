@@ -121,7 +121,7 @@ def test_a_token_over_plain_http_causes_a_warning(admin: Client) -> None:
     ("fields", "field", "expected"),
     [
         ({"rest_url": "flink:8081"}, "rest_url", "must begin with http"),
-        ({"rest_url": "http://169.254.169.254"}, "rest_url", "where clouds hand out credentials"),
+        ({"rest_url": "http://169.254.169.254"}, "rest_url", "the address at which clouds issue credentials"),
         ({"rest_url": "http://no-such-host.invalid"}, "rest_url", "does not resolve"),
         ({"rest_url": "http://127.0.0.1:1"}, "rest_url", "nothing listens there"),
         ({"rest_url": "http://no-such-job-manager:8081"}, "rest_url", "does not resolve"),

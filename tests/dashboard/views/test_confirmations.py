@@ -30,7 +30,7 @@ def ask(client: Client, address: str, question: str, back: str) -> None:
     assert f'href="{back}"' in page.content.decode()
 
 
-def test_deleting_a_rule_asks(admin: Client, now: datetime) -> None:
+def test_deleting_a_rule_requires_a_confirmation(admin: Client, now: datetime) -> None:
     rule = make.make_rule(make.make_job(make.make_cluster(now), "orders"))
     address, back = reverse("rule-remove", args=[rule.pk]), reverse("rule", args=[rule.pk])
     assert f'href="{address}"' in admin.get(back).content.decode()
@@ -47,7 +47,7 @@ def test_deleting_the_last_rule_of_a_default_kind_does_not_ask(admin: Client) ->
     assert "Disable it instead" in page.content.decode()
 
 
-def test_deleting_a_view_asks(admin: Client) -> None:
+def test_deleting_a_view_requires_a_confirmation(admin: Client) -> None:
     view = SavedView.objects.create(user=User.objects.get(), name="Payments", query="state=failing")
     address = reverse("view-forget", args=[view.pk])
     ask(admin, address, "Delete the view “Payments”?", f"{reverse('fleet')}?state=failing")
@@ -56,7 +56,7 @@ def test_deleting_a_view_asks(admin: Client) -> None:
     assert not SavedView.objects.exists()
 
 
-def test_revoking_a_grant_asks(admin: Client, now: datetime) -> None:
+def test_revoking_a_grant_requires_a_confirmation(admin: Client, now: datetime) -> None:
     user = User.objects.create_user("grace")
     grant = Grant.objects.create(
         user=user, role="operator", cluster=make.make_cluster(now), created_at=now, created_by="anna"
@@ -69,7 +69,7 @@ def test_revoking_a_grant_asks(admin: Client, now: datetime) -> None:
 
 
 @pytest.mark.parametrize("name", ["token-revoke", "user-token-revoke"])
-def test_revoking_a_token_asks(admin: Client, now: datetime, name: str) -> None:
+def test_revoking_a_token_requires_a_confirmation(admin: Client, now: datetime, name: str) -> None:
     user = User.objects.get()
     tokens.make(user, "pipeline", False, now + timedelta(days=1), "anna", now)
     token = ApiToken.objects.get()

@@ -257,7 +257,7 @@ def test_an_incident_shows_the_value_and_the_limit_of_its_rule(viewer: Client, f
     assert (value["meta"]["role"], limit["meta"]["role"]) == ("state", "limit")
     assert max(y for y in value["y"] if y is not None) >= 3
     assert set(limit["y"]) == {3}
-    (band,) = [shape for shape in answer["figure"]["layout"]["shapes"] if shape["name"] == "bout"]
+    (band,) = [shape for shape in answer["figure"]["layout"]["shapes"] if shape["name"] == "incident"]
     assert band["x0"] < band["x1"]
 
 

@@ -142,13 +142,13 @@ def test_a_missing_or_unknown_job_is_named(operator: Client, job: Job, typed: st
     assert not AlertRule.objects.exists()
 
 
-def test_a_second_rule_of_a_typed_job_is_refused(operator: Client, job: Job) -> None:
+def test_a_second_rule_for_a_job_that_was_entered_by_name_is_refused(operator: Client, job: Job) -> None:
     make.make_rule(job, severity="critical")
     response = operator.post(reverse("rule-new", args=["failed_in_window"]), ONE_JOB | {"job": job.name})
     assert list(response.context["form"].errors) == ["severity"]
 
 
-def test_the_backtest_of_a_typed_job_replays_this_job(operator: Client, job: Job) -> None:
+def test_the_backtest_replays_the_job_that_was_entered_by_name(operator: Client, job: Job) -> None:
     make.make_job(job.cluster, "aaa-quiet")
     page = operator.get(reverse("rule-backtest", args=["failed_in_window"]), ONE_JOB | {"job": job.name})
     assert page.context["subject"].name == job.name
@@ -161,7 +161,7 @@ def test_the_backtest_of_several_jobs_replays_the_job_with_the_most_incidents(op
     address = reverse("rule-backtest", args=["failed_in_window"])
     page = operator.get(address, typed)
     assert page.context["subject"].number == job.pk
-    assert len(page.context["replay"].bouts) == 1
+    assert len(page.context["replay"].incidents) == 1
     assert f"backtest_of={job.pk}" in page.context["query"]
     chosen = operator.get(address, typed | {"backtest_of": str(quiet.pk)})
     assert chosen.context["subject"].number == quiet.pk
@@ -195,11 +195,11 @@ def test_every_kind_is_replayed_before_it_is_saved(operator: Client, job: Job, k
 def test_the_backtest_counts_what_would_have_opened_and_suggests_a_threshold(operator: Client, job: Job) -> None:
     typed = GOOD | {"threshold": "2", "window_s": "15 min", "of_job": str(job.pk)}
     page = operator.get(reverse("rule-backtest", args=["failed_in_window"]), typed)
-    assert len(page.context["replay"].bouts) == 1
+    assert len(page.context["replay"].incidents) == 1
     assert "The rule would have opened 1 incident</b>" in page.content.decode()
-    assert (page.context["suggestion"].threshold, page.context["suggestion"].bouts) == (5, 0)
+    assert (page.context["suggestion"].threshold, page.context["suggestion"].incidents) == (5, 0)
     often = operator.get(reverse("rule-backtest", args=["failed_in_window"]), typed | {"per_week": "2"})
-    assert (often.context["suggestion"].threshold, often.context["suggestion"].bouts) == (1, 1)
+    assert (often.context["suggestion"].threshold, often.context["suggestion"].incidents) == (1, 1)
     body = operator.get(reverse("rule-backtest-chart", args=["failed_in_window"]), typed).json()
     assert max(value for value in body["figure"]["data"][0]["y"]) == 3
     assert len(body["figure"]["layout"]["shapes"]) == 1
@@ -235,8 +235,8 @@ def test_backtests_replay_outages_of_clusters_and_waymark(operator: Client, job:
     typed = COMMON | {"name": "r", "threshold": "10 min"}
     for kind in ("cluster_unreachable", "waymark_blind"):
         page = operator.get(reverse("rule-backtest", args=[kind]), typed)
-        ((bout),) = page.context["replay"].bouts
-        assert (bout.opened_at, bout.closed_at) == (now - timedelta(minutes=170), now - timedelta(hours=2))
+        ((incident),) = page.context["replay"].incidents
+        assert (incident.opened_at, incident.closed_at) == (now - timedelta(minutes=170), now - timedelta(hours=2))
         body = operator.get(reverse("rule-backtest-chart", args=[kind]), typed).json()
         assert max(body["figure"]["data"][0]["y"]) == pytest.approx(3_600_000, abs=1)
 

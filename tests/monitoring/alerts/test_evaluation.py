@@ -182,7 +182,7 @@ def test_an_incident_resolves_when_the_failures_leave_the_window(rows, run, rule
     assert list(Notification.objects.order_by("id").values_list("reason", flat=True)) == ["opened", "resolved"]
 
 
-def test_a_second_bout_is_a_second_incident(rows, run, rule, now):
+def test_a_problem_that_returns_after_its_end_is_a_second_incident(rows, run, rule, now):
     for number in (1, 2, 3):
         rows.failed(run, number, now)
     evaluate_due(now)
@@ -195,7 +195,7 @@ def test_a_second_bout_is_a_second_incident(rows, run, rule, now):
     assert Incident.objects.count() == 2
 
 
-def test_the_rules_of_an_unreachable_cluster_are_frozen_and_move_on(rows, run, rule, job, now):
+def test_rules_are_not_evaluated_while_their_cluster_does_not_answer(rows, run, rule, job, now):
     for number in (1, 2, 3):
         rows.failed(run, number, now)
     evaluate_due(now)

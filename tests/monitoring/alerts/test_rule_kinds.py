@@ -174,7 +174,7 @@ CASES = [
     ),
     Case(
         "consecutive_failures",
-        "a completed one in between starts anew",
+        "a completed one in between resets the count",
         lambda s: (s.failed(10, 20), s.completed(30), s.failed(40, 50)),
         [],
         {"threshold": 3},
@@ -596,7 +596,7 @@ def rule_of(case: Case, story: Story) -> AlertRule:
 
 
 @pytest.mark.parametrize("case", CASES, ids=named)
-def test_the_rule_opens_and_closes_exactly_then(case: Case, story: Story, rows) -> None:
+def test_a_rule_opens_and_closes_incidents_exactly_at_the_expected_times(case: Case, story: Story, rows) -> None:
     ensure_default_rules()
     AlertRule.objects.update(enabled=False)
     rule_of(case, story)
@@ -626,7 +626,9 @@ def test_the_backtest_finds_the_same(case: Case, story: Story, rows) -> None:
 
     replayed = replay(watch_of(rule), subject_of(case, story), rows.now, story.at(case.until))
 
-    assert [seconds(rows.now, bout.opened_at, bout.closed_at) for bout in replayed.bouts] == case.expected
+    assert [
+        seconds(rows.now, incident.opened_at, incident.closed_at) for incident in replayed.incidents
+    ] == case.expected
 
 
 @pytest.mark.parametrize(

@@ -150,5 +150,5 @@ def test_live_evaluation_and_backtest_agree_on_the_same_rows(
         evaluate_due(at(look))
 
     lived = Incident.objects.filter(rule=rule).order_by("opened_at").values_list("opened_at", "resolved_at")
-    replayed = replay(watch_of(rule), Watched(run.job_id, run.job.name), BEGIN, at(3600)).bouts
-    assert list(lived) == [(bout.opened_at, bout.closed_at) for bout in replayed]
+    replayed = replay(watch_of(rule), Watched(run.job_id, run.job.name), BEGIN, at(3600)).incidents
+    assert list(lived) == [(incident.opened_at, incident.closed_at) for incident in replayed]

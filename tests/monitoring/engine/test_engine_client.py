@@ -330,7 +330,7 @@ async def test_a_flink_cluster_cannot_check_a_savepoint(httpserver, client, stat
         (200, "[" * 100_000, Malformed, "not JSON"),
     ],
 )
-async def test_every_answer_that_is_none(httpserver, client, status, body, error, text):
+async def test_each_kind_of_invalid_answer(httpserver, client, status, body, error, text):
     answers(httpserver, "/jobs/overview", body, status)
     with pytest.raises(error) as raised:
         await client.jobs_overview()
@@ -421,7 +421,7 @@ async def test_a_closed_port_is_unreachable():
             await client.overview()
 
 
-async def test_an_address_that_is_none():
+async def test_an_invalid_address():
     async with FlinkClient(Connection("http://[nonsense")) as client:
         with pytest.raises(RequestNotSent, match="This is not a valid address"):
             await client.overview()

@@ -57,7 +57,7 @@ def test_a_remark_names_state_directories_that_waymark_cannot_read(
     assert text == ([EngineReason.STATE_NOT_REACHED(where=where)] if where else [])
 
 
-def test_an_unknown_state_directory_is_remarked_without_configured_roots(
+def test_an_unknown_state_directory_causes_a_remark_without_configured_roots(
     flink: FlinkServer, settings: Settings
 ) -> None:
     flink.instead("/jobmanager/config", "[]")
@@ -101,7 +101,7 @@ def test_missing_facts_are_unknown(flink: FlinkServer) -> None:
     assert found.remarks[0] == EngineReason.NO_CONFIGURATION()
 
 
-def test_a_cluster_without_submission_and_cancellation_is_remarked(flink: FlinkServer) -> None:
+def test_a_cluster_without_submission_and_cancellation_causes_remarks(flink: FlinkServer) -> None:
     flink.instead("/config", '{"features": {"web-submit": false, "web-cancel": false}}')
     found = look(flink.url)
     assert isinstance(found, Found)
@@ -122,7 +122,7 @@ def test_a_cluster_without_submission_and_cancellation_is_remarked(flink: FlinkS
         ("", "bearer", None),
     ],
 )
-def test_a_secret_that_is_sent_without_tls_to_another_machine_is_remarked(
+def test_a_secret_that_is_sent_without_tls_to_another_machine_causes_a_remark(
     url: str, authentication: str, remark: Reason | None
 ) -> None:
     assert unencrypted_secret(Cluster(name="c", rest_url=url, authentication=authentication)) == remark
@@ -145,7 +145,9 @@ def test_the_remark_is_among_those_of_a_test(flink: FlinkServer, monkeypatch: py
         ("SNAPSHOT", EngineReason.VERSION_UNREADABLE(version="SNAPSHOT")),
     ],
 )
-def test_a_version_out_of_the_known_ones_is_remarked(flink: FlinkServer, version: str, remark: Reason | None) -> None:
+def test_a_version_outside_of_the_tested_ones_causes_a_remark(
+    flink: FlinkServer, version: str, remark: Reason | None
+) -> None:
     overview = '{"taskmanagers":1,"slots-total":4,"slots-available":4,"jobs-running":0,"flink-version":"%s"}'
     flink.instead("/overview", overview % version)
     found = look(flink.url)
@@ -286,7 +288,9 @@ def test_a_name_that_resolves_to_a_forbidden_address_is_not_connected_to(monkeyp
     monkeypatch.setattr("monitoring.outbound.resolve_async", metadata)
     problem = refused("http://flink.example:8081")
     assert problem.field == "rest_url"
-    assert str(problem.reason).startswith("flink.example is 169.254.169.254, where clouds hand out credentials")
+    assert str(problem.reason).startswith(
+        "flink.example is 169.254.169.254, the address at which clouds issue credentials"
+    )
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_kubernetes_has_a_lease_and_no_quorum(kind: str) -> None:
     assert settings_of(KUBERNETES | {"high-availability.type": kind}) == HighAvailability(kind, timedelta(seconds=15))
 
 
-def test_a_custom_factory_has_the_longest_lease() -> None:
+def test_the_longest_lease_is_assumed_for_a_custom_high_availability_factory() -> None:
     assert settings_of({"high-availability": "com.example.OurFactory"}).lease == timedelta(seconds=60)
 
 
@@ -73,7 +73,7 @@ def test_the_lease_is_the_configured_session_timeout_within_limits(text: str, le
     assert settings_of(MANAGER | {"high-availability.zookeeper.client.session-timeout": text}).lease == lease
 
 
-def test_a_lease_on_kubernetes_may_be_another() -> None:
+def test_the_lease_on_kubernetes_is_the_configured_one() -> None:
     key = "high-availability.kubernetes.leader-election.lease-duration"
     assert settings_of(KUBERNETES | {key: "30 s"}).lease == timedelta(seconds=30)
 

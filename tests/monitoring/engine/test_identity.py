@@ -29,7 +29,7 @@ def first(config: dict[str, str]) -> Identity:
 
 
 @pytest.mark.parametrize("config", [MANAGER, STANDALONE, KUBERNETES, WAYMARK, WAYMARK_HA])
-def test_a_restart_is_the_same_cluster(config: dict[str, str]) -> None:
+def test_a_cluster_keeps_its_identity_after_a_restart(config: dict[str, str]) -> None:
     assert same(first(config), read(config))
 
 

@@ -151,7 +151,7 @@ async def test_a_request_has_these_headers():
     ]
 
 
-async def test_an_address_of_the_sixth_version():
+async def test_an_ipv6_address_is_in_brackets_in_the_host_header():
     async with playing([ANSWER], host="::1") as server, asking(server.url) as reads:
         assert (await reads.ask("GET", "/jobs", 2.0)).status == 200
     assert f"Host: {server.url.removeprefix('http://')}\r\n".encode() in server.requests[0]

@@ -64,7 +64,7 @@ def test_the_server_of_the_channel_overrides_the_settings(mail_sink, settings, c
 
 
 @pytest.mark.parametrize("url", ["mail.example.org", "http://mail.example.org", "smtp://", "smtp://host:99999999"])
-def test_a_server_that_is_none_is_refused_without_its_password(url):
+def test_an_invalid_server_address_is_refused_without_its_password(url):
     channel = Channel(name="m", kind=ChannelKind.MAIL, settings=CHANNEL.settings, secret=url)
     with pytest.raises(BadChannel, match=r"^smtp is .*smtp\+tls://user:password@mail\.example\.org"):
         MailTransport().check(channel)

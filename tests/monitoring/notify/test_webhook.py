@@ -85,7 +85,7 @@ def test_without_a_secret_nothing_is_signed(httpserver, send):
     ("value", "seconds"),
     [("120", 120.0), ("Sat, 21 Nov 2026 12:00:30 GMT", 30.0), ("soon", None), ("Sat, 21 Nov 2026 11:00:00 GMT", 0.0)],
 )
-def test_too_many_requests_is_retried_at_the_time_of_the_receiver(httpserver, send, value, seconds):
+def test_a_delivery_with_status_429_is_retried_after_the_delay_in_the_answer(httpserver, send, value, seconds):
     httpserver.expect_request("/hook").respond_with_data("slow down", 429, headers={"Retry-After": value})
     assert send() == Failed("429 TOO MANY REQUESTS: slow down", permanent=False, retry_after_s=seconds)
 

@@ -470,7 +470,7 @@ def test_unknown_details_are_requested_only_while_they_are_in_the_history(engine
     assert (row.status, row.final, row.alignment_max) == ("COMPLETED", True, None)
 
 
-def test_a_checkpoint_that_completed_does_not_become_another(engine, cluster, poll):
+def test_a_completed_checkpoint_does_not_change_its_status(engine, cluster, poll):
     """The metrics of the checkpoint were not read yet when the engine reported another status."""
     job = engine.job()
     job.add(1)

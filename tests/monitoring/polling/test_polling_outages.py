@@ -32,7 +32,7 @@ def test_a_missed_poll_is_an_outage_of_waymark(engine, cluster, poll):
     assert outage.ended_at is not None
 
 
-def test_a_poll_that_is_only_a_little_late_is_none(engine, cluster, poll):
+def test_a_poll_that_is_only_a_little_late_is_not_an_outage(engine, cluster, poll):
     poll()
     poll(after_s=80)
     assert not Outage.objects.exists()

@@ -97,9 +97,9 @@ def test_a_long_poll_skips_only_missed_ticks(took_s, ticks):
 
 
 def test_the_runs_of_a_large_cluster_are_spread_over_its_ticks():
-    rhythms = [PollSchedule.of(f"{number:032x}", 10.0) for number in range(1000)]
+    schedules = [PollSchedule.of(f"{number:032x}", 10.0) for number in range(1000)]
     ticks = [NOW + timedelta(seconds=2) * number for number in range(6)]
-    due = [sum(schedule.polls_between(*span) for schedule in rhythms) for span in pairwise(ticks)]
+    due = [sum(schedule.polls_between(*span) for schedule in schedules) for span in pairwise(ticks)]
     assert sum(due) == 1000
     assert all(150 < count < 250 for count in due)
 

@@ -41,7 +41,7 @@ def test_a_number_chooses_the_form_of_a_text(count: float, text: str) -> None:
     assert str(Example.FILES(count=count, all=9)) == text
 
 
-def test_a_code_of_before_for_the_number_one_is_read_as_that_of_now() -> None:
+def test_a_stored_code_of_an_earlier_version_for_the_number_one_is_read_as_the_present_one() -> None:
     assert from_json({"code": "test.one-file", "args": {"all": 9}}) == Example.FILES(count=1, all=9)
     assert from_json({"code": "test.files", "args": {"all": 9}}) is None
 

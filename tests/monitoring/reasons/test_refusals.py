@@ -17,7 +17,7 @@ def test_each_refusal_is_a_reason_with_its_code_and_text() -> None:
     assert [(each.value, each.text) for each in RefusalReason] == [each.value for each in Refusal]
 
 
-def test_a_location_that_is_none_has_its_reason() -> None:
+def test_an_invalid_location_is_refused_with_its_reason() -> None:
     with pytest.raises(BadLocation) as refused:
         canonical("sp/1")
     assert reason_of(refused.value) == RefusalReason.NOT_ABSOLUTE(location="'sp/1'")

@@ -112,7 +112,7 @@ class TestAScheduledOneThatFails:
         assert advance(seconds(now, 1)) == savepoints(completed=1)
         weekly.refresh_from_db()
         assert weekly.next_savepoint_at - now >= timedelta(days=7)
-        assert self.fails(weekly, job_manager, weekly.next_savepoint_at)[0] == 1, "the count begins anew"
+        assert self.fails(weekly, job_manager, weekly.next_savepoint_at)[0] == 1, "the count begins at zero again"
 
     def test_never_delays_the_next_one(self, weekly, job_manager, now):
         set_schedule(weekly, Every(60), "ada", now - timedelta(minutes=2))

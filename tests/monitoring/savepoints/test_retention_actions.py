@@ -90,7 +90,7 @@ def test_a_pinned_savepoint_and_the_one_restored_by_the_live_run_are_kept(job, t
 
 
 @pytest.mark.parametrize("hours", [1, 3])
-def test_a_person_may_dispose_of_any_but_the_protected(job, taken, now, hours):
+def test_a_person_may_delete_any_savepoint_that_is_not_protected(job, taken, now, hours):
     newest, by_hand = taken(1), taken(3, SavepointOrigin.MANUAL)
     chosen = newest if hours == 1 else by_hand
     if chosen is newest:

@@ -55,7 +55,7 @@ def test_a_failed_ping_is_reported_without_the_address(seeing, httpserver, setti
 
 def test_an_address_that_is_not_allowed_is_refused(seeing, settings):
     settings.DEAD_MAN_URL = "http://169.254.169.254/latest/secret-word"
-    with pytest.raises(NotPinged, match="where clouds hand out credentials") as refused:
+    with pytest.raises(NotPinged, match="the address at which clouds issue credentials") as refused:
         ping(timezone.now())
     assert "secret-word" not in str(refused.value)
 

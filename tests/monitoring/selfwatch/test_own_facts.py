@@ -40,7 +40,7 @@ def test_a_run_seen_with_its_cluster_is_fresh_and_a_missing_one_is_not(rows, red
     assert gather(now).stored.oldest.name == "missing"
 
 
-def test_any_number_of_clusters_and_jobs_is_the_same_number_of_queries(rows, redis):
+def test_the_number_of_queries_does_not_depend_on_the_number_of_clusters_and_jobs(rows, redis):
     def asked() -> int:
         with CaptureQueriesContext(connection) as queries:
             gather(timezone.now())

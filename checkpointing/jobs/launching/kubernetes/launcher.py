@@ -255,7 +255,7 @@ class KubernetesLauncher:
         return manifest, lambda made: secret_manifest(sent, made, content, cluster), work
 
     def _remove_others(self, namespace: str, spec: DriverSpec) -> None:
-        """Delete the pods of the job's earlier attempts. Their ends are recorded, even if the pods still run."""
+        """Delete the pods of the job's earlier attempts, which have ended according to their records."""
         selector = labels(self._defaults.cluster_id, spec.job_id)
         for other in self._call_with_retries(lambda: self._api.pods(namespace, selector)):
             metadata = other["metadata"]

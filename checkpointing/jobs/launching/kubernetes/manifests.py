@@ -69,7 +69,7 @@ def pod_name(job_id: str, attempt: int) -> str:
 
 
 def secret_name(spec: DriverSpec) -> str:
-    """Return a name with the attempt's key, so that a secret of an earlier life of the job is not used."""
+    """Return a name with the attempt's key, so that a secret of an earlier run of the job is not used."""
     return f"{pod_name(spec.job_id, spec.attempt)}-{attempt_key(spec)[:8]}"
 
 

@@ -121,7 +121,7 @@ function dress(layout) {
   layout.xaxis = { ...layout.xaxis, linecolor: colour("--line-strong"), tickcolor: colour("--line-strong") };
   for (const axis of Object.keys(layout).filter((name) => name.startsWith("yaxis"))) layout[axis].gridcolor = colour("--line");
   for (const shape of layout.shapes ?? []) {
-    if (shape.name === "bout") shape.fillcolor = colour("--bad-soft");
+    if (shape.name === "incident") shape.fillcolor = colour("--bad-soft");
     else if (shape.name === "gap") shape.fillcolor = colour("--warn-soft");
     else shape.line.color = soft;
   }

@@ -197,7 +197,7 @@ def _form(request: HttpRequest, form: ClusterForm, stored: Cluster | None = None
 
 
 def _warn(request: HttpRequest, saved: Cluster) -> None:
-    if remark := unencrypted_secret(saved):
+    if remark := unencrypted_secret(saved.authentication, saved.rest_url):
         messages.warning(request, rendered(remark))
 
 

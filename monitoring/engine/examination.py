@@ -77,16 +77,16 @@ def examine(cluster: Cluster, now: Now) -> Found | Problem:
         found = asyncio.run(_ask(connection, now))
     except EngineError as error:
         return problem_of(cluster, error)
-    remark = unencrypted_secret(cluster)
+    remark = unencrypted_secret(cluster.authentication, cluster.rest_url)
     return replace(found, remarks=(*found.remarks, remark)) if remark else found
 
 
-def unencrypted_secret(cluster: Cluster) -> Reason | None:
+def unencrypted_secret(authentication: str, url: str) -> Reason | None:
     """Return a reason when a token or password is sent to another machine without TLS, else None."""
-    target = outbound.parse(cluster.rest_url)
+    target = outbound.parse(url)
     if isinstance(target, outbound.Denied) or target.scheme == "https" or outbound.is_this_machine(target.host):
         return None
-    match cluster.authentication:
+    match authentication:
         case Authentication.BEARER:
             return EngineReason.TOKEN_UNENCRYPTED(host=target.host)
         case Authentication.BASIC:

@@ -37,7 +37,7 @@ SAME = {
     "Apache Flink",
     "PySpark",
     "Spark Structured Streaming",
-    *("Kubernetes", "kubeconfig", "Kubeconfig", "Operator", "YARN", "ResourceManager"),
+    *("Kubernetes", "kubeconfig", "Kubeconfig", "Operator", "YARN"),
     "Webhook",
     "Apprise URL",
     "YAML",

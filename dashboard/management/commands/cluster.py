@@ -114,7 +114,7 @@ class Command(BaseCommand):
         registration.add(form.instance, ACTOR)
         answer = form.found.reason if form.found else "no response yet"
         self.stdout.write(f"Added cluster {form.instance.name} ({answer}). Waymark polls it from now on.")
-        if remark := unencrypted_secret(form.instance):
+        if remark := unencrypted_secret(form.instance.authentication, form.instance.rest_url):
             self.stdout.write(f"Warning: {remark}")
 
     def _list(self) -> None:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 
 import pytest
 from django.contrib.auth.models import User
 from django.urls import reverse
+from playwright.sync_api import Page, expect
 
+from monitoring.discovery.yarn import applications
 from monitoring.kubernetes import kinds
-from monitoring.models import Cluster, Discovery, DiscoverySource, FoundResource, WatchedKind
+from monitoring.models import Cluster, Discovery, DiscoverySource, FoundResource, SourceKind, WatchedKind
 from monitoring.reasons.columns import columns
 from monitoring.reasons.discoveries import DiscoveryReason
 from tests.dashboard import builders as make
 from tests.dashboard.browser.appearance import check_pages
 from tests.dashboard.browser.conftest import Reader
+from tests.monitoring.discovery import played_kubernetes
+from tests.monitoring.discovery.played_kubernetes import PlayedKubernetes
 
 pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -46,6 +50,76 @@ def source(db: None, now: datetime) -> DiscoverySource:
         source=source, kind=kinds.FLINK_DEPLOYMENT.key, namespace="orders", **columns("problem", forbidden)
     )
     return source
+
+
+@pytest.fixture
+def yarn(db: None, now: datetime) -> DiscoverySource:
+    """Return a source of YARN with an application that runs, one that failed, and one of Spark."""
+    source = DiscoverySource.objects.create(
+        name="hadoop",
+        kind=SourceKind.YARN,
+        addresses="http://rm1.example.com:8088,http://rm2.example.com:8088",
+        authentication="basic",
+        username="waymark",
+        password="secret",
+        queues="root.prod,root.payments",
+        address_pattern=SourceKind.YARN.usual_pattern,
+        last_answer_at=now,
+    )
+    text = "Application failed 2 times due to AM Container for appattempt_1_000002 exited with exitCode: 1"
+    failed = columns("problem", DiscoveryReason.YARN_TEXT(status="FAILED", text=text))
+    for kind, name, state in (
+        (applications.FLINK, "orders", {"application": "RUNNING"}),
+        (applications.FLINK, "clicks", {"application": "FINISHED", "final_status": "FAILED"}),
+        (applications.SPARK, "etl", {"application": "ACCEPTED"}),
+    ):
+        FoundResource.objects.create(
+            source=source,
+            kind=kind,
+            namespace="root.prod",
+            name=name,
+            cluster=make.make_cluster(now, f"root.prod/{name}") if kind == applications.FLINK else None,
+            state=state,
+            **(failed if name == "clicks" else {}),
+            found_at=now,
+            changed_at=now,
+        )
+    return source
+
+
+@pytest.fixture
+def kubernetes() -> Iterator[PlayedKubernetes]:
+    with PlayedKubernetes().serving() as api:
+        yield api
+
+
+def test_pages_of_yarn(read_as: Callable[..., Reader], yarn: DiscoverySource, kubernetes: PlayedKubernetes) -> None:
+    kubernetes.put("orders", namespace="payments")
+    kubernetes.missing |= {played_kubernetes.KUBEFLOW}
+    kubernetes.forbidden |= {("watch", played_kubernetes.SESSION_JOB)}
+    admin = User.objects.create_superuser("anna", "anna@example.org", "pw-anna-long")
+    add = reverse("discovery-add")
+    pages = {
+        "yarn": reverse("discovery", args=[yarn.pk]),
+        "yarn-form": reverse("discovery-edit", args=[yarn.pk]),
+        "yarn-cluster": reverse("cluster", args=[Cluster.objects.get(name="root.prod/clicks").pk]),
+        "tested-form": add,
+    }
+
+    def settle(page: Page, name: str) -> None:
+        if name != "tested-form":
+            return
+        assert not page.get_by_label("Queues").is_visible()
+        page.get_by_label("YARN").check()
+        assert page.get_by_label("Queues").is_visible()
+        assert not page.get_by_label("Namespaces").is_visible()
+        page.get_by_label("Kubernetes").check()
+        page.get_by_label("Name", exact=True).fill("east")
+        page.get_by_label("Kubeconfig").fill(kubernetes.kubeconfig)
+        page.get_by_role("button", name="Test the connection").click()
+        expect(page.get_by_text("may not watch flinksessionjobs")).to_be_visible()
+
+    check_pages(read_as(user=admin), pages, "discovery-", settle=settle)
 
 
 def test_pages_of_found_clusters(read_as: Callable[..., Reader], source: DiscoverySource) -> None:

@@ -175,6 +175,7 @@ def test_a_source_of_yarn_is_added_with_the_fields_of_yarn(admin: Client) -> Non
     for text in (page.content.decode(), str(details), form):
         assert "the-password" not in text
     assert f"YARN · {RM}" in page.content.decode().replace("\n", "")
+    assert "The password is sent to 10.0.0.2 without encryption." in page.content.decode()
 
 
 @pytest.mark.parametrize(

@@ -13,38 +13,14 @@ from monitoring import clock
 from monitoring.discovery import claims, reconciling
 from monitoring.discovery.claims import ClaimLost, claim_due
 from monitoring.discovery.found import Found, Key
-from monitoring.discovery.rounds import Rounds
 from monitoring.models import Cluster, DiscoverySource, FoundResource, Job
 from tests import profile
 from tests.monitoring.discovery.played_kubernetes import FLINK, PlayedKubernetes
+from tests.monitoring.discovery.workers import Worker
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 NAMES = 40
-
-
-class Worker:
-    """A process with its own rounds, which ticks until it is ended."""
-
-    def __init__(self, errors: list[Exception]) -> None:
-        self._rounds = Rounds(1.0)
-        self._over = threading.Event()
-        self._errors = errors
-        self._thread = threading.Thread(target=self._tick)
-        self._thread.start()
-
-    def _tick(self) -> None:
-        from django.db import connection
-
-        while not self._over.wait(0.05):
-            self._rounds.start_due(lambda report: None, lambda name, error: self._errors.append(error))
-        self._rounds.end()
-        self._rounds.join()
-        connection.close()
-
-    def end(self) -> None:
-        self._over.set()
-        self._thread.join()
 
 
 def act(kubernetes: PlayedKubernetes, chance: random.Random) -> None:
@@ -98,7 +74,8 @@ def test_no_duplicate_and_no_orphan_after_random_changes(kubernetes, source, cou
     finally:
         for worker in workers:
             worker.end()
-    assert errors == []
+    if errors:
+        raise errors[0]
     live = Cluster.objects.filter(archived_at=None)
     assert Counter(live.values_list("name", flat=True)) == Counter(kubernetes.names())
     assert len(set(live.values_list("rest_url", flat=True))) == live.count()

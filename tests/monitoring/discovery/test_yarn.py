@@ -10,6 +10,7 @@ from django.utils import timezone
 from monitoring.discovery.yarn.applications import FLINK, SPARK
 from monitoring.engine import registration
 from monitoring.engine.connection import basic
+from monitoring.engine.identity import Identity
 from monitoring.models import Cluster, DiscoverySource, FoundResource, Job, WatchedKind
 from monitoring.reasons.discoveries import DiscoveryReason
 from monitoring.reasons.engines import EngineReason
@@ -196,9 +197,10 @@ def test_the_address_of_an_ended_application_is_free_for_another_one(yarn, yarn_
 def test_no_identity_is_confirmed_for_an_address_that_may_have_another_owner(yarn, yarn_source, look):
     yarn.start()
     look()
-    Cluster.objects.update(identity={"kind": "name"}, stranger={"kind": "name"})
-    look()
-    assert one().stranger is not None
+    stranger = Identity("name", {"cluster-id": "another"}).as_row()
+    Cluster.objects.update(stranger=stranger)
+    assert look() == []
+    assert one().stranger == stranger | {"servers": []}
 
 
 def test_a_cluster_that_a_person_removed_is_added_again_when_it_is_redeployed(yarn, yarn_source, look):
@@ -226,6 +228,16 @@ def test_an_application_that_is_no_longer_listed_is_archived_and_comes_back(yarn
     yarn.apps[id_] = app
     look()
     assert one().archived_at is None
+
+
+def test_a_redeployment_is_seen_although_yarn_has_forgotten_the_former_application(yarn, yarn_source, look):
+    first = yarn.start()
+    look()
+    cluster = one()
+    del yarn.apps[first]
+    yarn.start()
+    look()
+    assert (one().pk, one().rest_url, one().archived_at) == (cluster.pk, "http://node2:40002", None)
 
 
 def test_spark_applications_are_shown_without_a_cluster(yarn, yarn_source, look):

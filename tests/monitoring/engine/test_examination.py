@@ -125,7 +125,7 @@ def test_a_cluster_without_submission_and_cancellation_causes_remarks(flink: Fli
 def test_a_secret_that_is_sent_without_tls_to_another_machine_causes_a_remark(
     url: str, authentication: str, remark: Reason | None
 ) -> None:
-    assert unencrypted_secret(Cluster(name="c", rest_url=url, authentication=authentication)) == remark
+    assert unencrypted_secret(authentication, url) == remark
 
 
 def test_the_remark_is_among_those_of_a_test(flink: FlinkServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,8 @@
 """Batches of a plain PySpark program with the agent, while Waymark answers, hangs, is dead or sends garbage.
 
 One query runs 1,000 small batches with each of these servers and 2,000 without an agent, in turns. A batch lasts until
-the next one starts. The noise is the slowest batch without an agent, and a later one counts. Half of the batches
-without an agent are a control group: how many of them are slower than the slowest one of the other half.
+the next one starts. The noise is the slowest batch without an agent. Chance alone makes one of 2,000 others slower.
+Half of the batches without an agent are a control group: so many are slower than the slowest one of the other half.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from monitoring.engine.errors import ConnectionFailure, EngineError, Malformed, 
 from monitoring.engine.fields import decode
 from monitoring.engine.silence import unreachable
 from monitoring.engine.transport import Answer, Transport
-from monitoring.kubernetes.kinds import Json, ResourceKind, version_of
+from monitoring.kubernetes.kinds import ACCESS_REVIEW, Json, ResourceKind, object_in, version_of
 from monitoring.reasons.discoveries import DiscoveryReason
 from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.reason import Reason
@@ -145,6 +145,13 @@ class KubernetesApi:
 
     async def delete(self, kind: ResourceKind, namespace: str, name: str) -> None:
         await self._ask("delete", kind, namespace, name)
+
+    async def require_right(self, verb: str, kind: ResourceKind, namespace: str) -> None:
+        """Raise Refused if the account may not use the verb for these resources."""
+        wanted = {"verb": verb, "group": kind.group, "resource": kind.plural, "namespace": namespace}
+        answer = await self._ask("create", ACCESS_REVIEW, "", content={"spec": {"resourceAttributes": wanted}})
+        if object_in(object_in(answer).get("status")).get("allowed") is not True:
+            raise self._error(403, {}, kind, namespace, verb)
 
     async def _one(
         self, verb: str, kind: ResourceKind, namespace: str, name: str = "", content: Json | None = None

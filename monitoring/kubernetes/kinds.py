@@ -46,6 +46,8 @@ POD = ResourceKind("", "v1", "pods", "Pod", selector="app,component in (jobmanag
 EVENT = ResourceKind(
     "", "v1", "events", "Event", selector="", fields="involvedObject.apiVersion=flink.apache.org/v1beta1,type=Warning"
 )
+# A question to Kubernetes about the rights of the account. It stores nothing.
+ACCESS_REVIEW = ResourceKind("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview")
 KINDS = (FLINK_DEPLOYMENT, FLINK_SESSION_JOB, FLINK_SNAPSHOT, SPARK_OF_APACHE, SPARK_OF_KUBEFLOW, POD, EVENT)
 # The kinds for which the Flink operator runs a job.
 JOB_KINDS = {kind.key: kind for kind in (FLINK_DEPLOYMENT, FLINK_SESSION_JOB)}

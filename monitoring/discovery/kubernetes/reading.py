@@ -5,16 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
+from dataclasses import replace
 
 from monitoring.discovery.examination import Finding
 from monitoring.engine.errors import EngineError, NotFound
 from monitoring.kubernetes.api import KubernetesApi, Page
 from monitoring.kubernetes.credentials import connection_of
-from monitoring.kubernetes.kinds import KINDS, ResourceKind
+from monitoring.kubernetes.kinds import FLINK_SNAPSHOT, JOB_KINDS, KINDS, ResourceKind
 from monitoring.models import DiscoverySource
 
 _AT_ONCE = 16
 _WATCH_S = 1.0
+# The verbs of restarts and savepoints through the operator.
+_VERBS = {
+    **dict.fromkeys(JOB_KINDS, ("get", "patch")),
+    FLINK_SNAPSHOT.key: ("get", "create", "delete"),
+}
 
 
 async def examine(source: DiscoverySource) -> Sequence[Finding]:
@@ -28,9 +34,23 @@ async def examine(source: DiscoverySource) -> Sequence[Finding]:
 
     try:
         tasks = [limited(kind, namespace) for kind in KINDS for namespace in source.namespace_list]
-        return await asyncio.gather(*tasks)
+        found = await asyncio.gather(*tasks)
+        return [await _with_rights(client, source, finding) for finding in found]
     finally:
         await client.close()
+
+
+async def _with_rights(client: KubernetesApi, source: DiscoverySource, finding: Finding) -> Finding:
+    """Add the first right that restarts and savepoints through the operator need and the account lacks."""
+    if not source.may_change_resources or finding.problem:
+        return finding
+    kind = next(kind for kind in KINDS if kind.key == finding.kind)
+    try:
+        for verb in _VERBS.get(kind.key, ()):
+            await client.require_right(verb, kind, finding.namespace)
+    except EngineError as error:
+        return replace(finding, problem=error.reason)
+    return finding
 
 
 async def _read(client: KubernetesApi, source: DiscoverySource, kind: ResourceKind, namespace: str) -> Finding:

@@ -10,6 +10,7 @@ from django.utils import timezone
 from dashboard.queries.discoveries import read_sources, resources_of
 from monitoring.alerts.fleet import platform_problems
 from monitoring.alerts.rule_facts import Interval
+from monitoring.discovery.examination import examine
 from monitoring.engine import registration
 from monitoring.models import Cluster, DiscoverySource, FoundResource, Job, WatchedKind
 from monitoring.reasons.discoveries import DiscoveryReason
@@ -45,6 +46,19 @@ def test_two_hundred_deployments_become_two_hundred_clusters(kubernetes, source,
     }  # fmt: skip
     look()
     assert Cluster.objects.count() == 200, "read again, nothing is added"
+
+
+def test_the_test_of_a_source_names_the_rights_that_restarts_need(kubernetes, source):
+    kubernetes.put("orders", status=RUNNING)
+    kubernetes.forbidden = {("patch", played.FLINK), ("delete", played.SNAPSHOT)}
+    assert {found.problem for found in examine(source)} == {""}
+    source.may_change_resources = True
+    problems = {found.kind: found.problem for found in examine(source) if found.problem}
+    everywhere = DiscoveryReason.IN_ALL_NAMESPACES()
+    assert problems == {
+        kind: DiscoveryReason.FORBIDDEN(verb=verb, resource=kind, where=everywhere)
+        for verb, kind in kubernetes.forbidden
+    }
 
 
 def test_warnings_of_the_operator_are_shown_with_their_job(kubernetes, source, look, now):

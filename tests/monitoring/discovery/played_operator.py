@@ -13,7 +13,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.monitoring.discovery.played_kubernetes import FLINK, SNAPSHOT, PlayedKubernetes
+from tests.monitoring.discovery.played_kubernetes import FLINK, SESSION_JOB, SNAPSHOT, PlayedKubernetes
 from tests.monitoring.fake_job_manager import FakeJobManager
 
 Json = dict[str, Any]
@@ -36,11 +36,13 @@ class PlayedOperator:
     snapshots: int = 0
     snapshot_error: str = ""
 
-    def create(self, name: str, upgrade_mode: str = "savepoint", job_id: str = "") -> str:
-        """Create a FlinkDeployment whose job runs, and return Flink's ID of the job."""
+    def create(self, name: str, upgrade_mode: str = "savepoint", job_id: str = "", kind: str = FLINK) -> str:
+        """Create a FlinkDeployment or FlinkSessionJob whose job runs, and return Flink's ID of the job."""
         spec = {"job": {"upgradeMode": upgrade_mode, "state": "running"}}
+        if kind == SESSION_JOB:
+            spec["deploymentName"] = "session"
         job_id = job_id or uuid.uuid4().hex
-        self.kubernetes.put(name, spec=spec, status=self._status(spec, name, job_id, "RUNNING"))
+        self.kubernetes.put(name, kind, spec=spec, status=self._status(spec, name, job_id, "RUNNING"))
         if job_id not in self.jobs.jobs:
             self.jobs.add(job_id, name)
         return job_id
@@ -50,39 +52,39 @@ class PlayedOperator:
         with self.kubernetes.changed:
             objects = list(self.kubernetes.objects.items())
             for (kind, _namespace, name), resource in objects:
-                if kind == FLINK:
-                    self._reconcile_job(name, resource)
+                if kind in (FLINK, SESSION_JOB) and "job" in resource["spec"]:
+                    self._reconcile_job(kind, name, resource)
                 elif kind == SNAPSHOT:
                     self._reconcile_snapshot(name, resource)
 
-    def _reconcile_job(self, name: str, resource: Json) -> None:
+    def _reconcile_job(self, kind: str, name: str, resource: Json) -> None:
         spec, status = resource["spec"], resource["status"]
         reconciled = status["reconciliationStatus"]
         last = json.loads(reconciled["lastReconciledSpec"])
         job_id = status["jobStatus"]["jobId"]
         if reconciled["state"] == "UPGRADING":
-            self._deploy(name, spec, status)
+            self._deploy(kind, name, spec, status)
         elif _is_new(spec["job"].get("savepointRedeployNonce"), last["job"].get("savepointRedeployNonce")):
-            self._replace(name, spec, last, status, spec["job"]["initialSavepointPath"], "CANCELED")
+            self._replace(kind, name, spec, last, status, spec["job"]["initialSavepointPath"], "CANCELED")
         elif _is_new(spec.get("restartNonce"), last.get("restartNonce")):
             state = "" if spec["job"]["upgradeMode"] == "stateless" else f"file:/upgrade/{job_id[:8]}"
-            self._replace(name, spec, last, status, state, "FINISHED" if state else "CANCELED")
+            self._replace(kind, name, spec, last, status, state, "FINISHED" if state else "CANCELED")
         else:
             state = self.jobs.jobs[job_id].state
-            self.kubernetes.put(name, status=status | {"jobStatus": status["jobStatus"] | {"state": state}})
+            self.kubernetes.put(name, kind, status=status | {"jobStatus": status["jobStatus"] | {"state": state}})
 
-    def _replace(self, name: str, spec: Json, last: Json, status: Json, path: str, old_state: str) -> None:
+    def _replace(self, kind: str, name: str, spec: Json, last: Json, status: Json, path: str, old_state: str) -> None:
         old = self.jobs.jobs[status["jobStatus"]["jobId"]]
         old.state = old_state if old.state == "RUNNING" else old.state
         recorded = spec if self.records_early else last
         reconciled = {"state": "UPGRADING", "lastReconciledSpec": json.dumps(recorded), "next": path}
         job = status["jobStatus"] | {"state": "RECONCILING"}
-        self.kubernetes.put(name, status=status | {"reconciliationStatus": reconciled, "jobStatus": job})
+        self.kubernetes.put(name, kind, status=status | {"reconciliationStatus": reconciled, "jobStatus": job})
 
-    def _deploy(self, name: str, spec: Json, status: Json) -> None:
+    def _deploy(self, kind: str, name: str, spec: Json, status: Json) -> None:
         path = status["reconciliationStatus"]["next"]
         if self.fails:
-            self.kubernetes.put(name, status=status | {"error": json.dumps({"message": self.fails.pop(0)})})
+            self.kubernetes.put(name, kind, status=status | {"error": json.dumps({"message": self.fails.pop(0)})})
             return
         job_id = uuid.uuid4().hex
         state = "FAILED" if path in self.loses else "RUNNING"
@@ -91,7 +93,7 @@ class PlayedOperator:
         error = (
             f"java.io.FileNotFoundException: Cannot find checkpoint or savepoint {path}" if path in self.loses else ""
         )
-        self.kubernetes.put(name, status=self._status(spec, name, job_id, state, error))
+        self.kubernetes.put(name, kind, status=self._status(spec, name, job_id, state, error))
 
     @staticmethod
     def _status(spec: Json, name: str, job_id: str, state: str, error: str = "") -> Json:

@@ -10,7 +10,7 @@ import pytest
 from django.utils import timezone
 
 from monitoring.discovery.kubernetes.resources import read
-from monitoring.kubernetes.kinds import FLINK_DEPLOYMENT
+from monitoring.kubernetes.kinds import JOB_KINDS
 from monitoring.models import (
     AttemptState,
     DiscoverySource,
@@ -37,7 +37,7 @@ from monitoring.savepoints import cycle as savepoints
 from monitoring.savepoints.request import request_savepoint
 from monitoring.savepoints.retention_actions import dispose
 from tests.monitoring.conftest import Rows
-from tests.monitoring.discovery.played_kubernetes import FLINK, SNAPSHOT
+from tests.monitoring.discovery.played_kubernetes import FLINK, SESSION_JOB, SNAPSHOT
 from tests.monitoring.discovery.played_operator import PlayedOperator
 
 Drive = Callable[..., RestartAttempt]
@@ -51,18 +51,22 @@ def operator(kubernetes, job_manager) -> PlayedOperator:
 @pytest.fixture
 def job(operator, job_manager, db) -> Job:
     """Return a job that the operator runs, with one checkpoint and one savepoint. Waymark has found its resource."""
-    job_id = operator.create("orders")
+    return make_job(operator, operator.create("orders"), "orders")
+
+
+def make_job(operator: PlayedOperator, job_id: str, deployment: str) -> Job:
     rows = Rows(now=timezone.now())
-    pattern = f"{job_manager.url}/{{name}}"
     source = DiscoverySource.objects.create(
-        name="east", kubeconfig=operator.kubernetes.kubeconfig, address_pattern=pattern, may_change_resources=True
+        name="east", kubeconfig=operator.kubernetes.kubeconfig, may_change_resources=True
     )
-    cluster = rows.cluster(rest_url=job_manager.url)
-    found = read(FLINK_DEPLOYMENT, operator.kubernetes.objects[FLINK, "prod", "orders"], pattern)
-    values = {"uid": found.uid, "state": found.state, "found_at": rows.now, "changed_at": rows.now}
-    FoundResource.objects.create(
-        source=source, cluster=cluster, deployment=found.deployment, **found.key._asdict(), **values
-    )
+    cluster = rows.cluster(rest_url=operator.jobs.url)
+    for (kind, _namespace, _name), resource in operator.kubernetes.objects.items():
+        found = read(JOB_KINDS[kind], resource, source.address_pattern)
+        values = {"uid": found.uid, "state": found.state, "found_at": rows.now, "changed_at": rows.now}
+        owner = cluster if found.key.name == deployment else None
+        FoundResource.objects.create(
+            source=source, cluster=owner, deployment=found.deployment, **found.key._asdict(), **values
+        )
     job = rows.job(cluster, name="orders", max_restarts_per_hour=6)
     run = rows.run(job, engine_job_id=job_id)
     rows.checkpoint(run, 7, external_path="file:/chk/7")
@@ -108,6 +112,18 @@ def test_a_restart_from_a_savepoint_is_one_redeployment_by_the_operator(job, ope
     assert spec(operator)["job"]["initialSavepointPath"] == "file:/sp/1"
     assert {"run", "cancel", "stop"}.isdisjoint(operator.jobs.calls), "nothing happens behind the operator's back"
     assert job.launch is None
+
+
+def test_a_session_job_is_restarted_through_its_own_resource(operator, drive, db):
+    operator.kubernetes.put("session", spec={})
+    job = make_job(operator, operator.create("orders", kind=SESSION_JOB), "session")
+    restart(job)
+    attempt = drive(job)
+    assert (attempt.state, operator.deployments) == ("succeeded", ["file:/sp/1"])
+    assert attempt.resource["kind"] == SESSION_JOB
+    changed = operator.kubernetes.objects[SESSION_JOB, "prod", "orders"]["spec"]["job"]
+    assert changed["initialSavepointPath"] == "file:/sp/1"
+    assert operator.kubernetes.objects[FLINK, "prod", "session"]["spec"] == {}
 
 
 @pytest.mark.parametrize("mode", ["savepoint", "last-state"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, connection
@@ -401,12 +401,20 @@ def save(runs: Runs) -> None:
     _choose_current(runs)
 
 
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
 def _choose_current(runs: Runs) -> None:
-    """Set each job's current run: the newest live run, or else the newest run."""
+    """Set each job's current run: the newest live run, or else the newest run.
+
+    Waymark may find older runs of a watched query after newer ones, so there the start decides. Elsewhere the clock of
+    the engine may have been set back, so the order in which the runs were found decides.
+    """
     if not runs.regrouped:
         return
     best: dict[int, Run] = {}
-    for run in Run.objects.filter(job__in=runs.regrouped).select_related("job").order_by("number"):
+    found = Run.objects.filter(job__in=runs.regrouped).select_related("job__cluster").order_by("number")
+    for run in sorted(found, key=lambda run: run.started_at if run.job.cluster.only_watched else _LONG_AGO):
         if run.live or run.job_id not in best or not best[run.job_id].live:
             best[run.job_id] = run
     jobs = [run.job for run in best.values() if run.job.current_run_id != run.pk]

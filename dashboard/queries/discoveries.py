@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Case, Count, Q, When
+from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext_noop as _
 
 from monitoring.discovery.yarn import applications
@@ -75,6 +76,16 @@ class ResourceRow:
     @property
     def is_spark(self) -> bool:
         return self.resource.kind.startswith("sparkapplications.")
+
+    @property
+    def application_id(self) -> str:
+        """Return the id of an application of YARN, which its commands need, or ""."""
+        return self.resource.uid if self.resource.kind in applications.NAMES else ""
+
+    @property
+    def ended_at(self) -> datetime | None:
+        """Return when an application ended, None if it has not, or if YARN does not show it."""
+        return parse_datetime(self.resource.state.get("ended_at", ""))
 
     @property
     def state(self) -> str:

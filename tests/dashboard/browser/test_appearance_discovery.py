@@ -68,9 +68,10 @@ def yarn(db: None, now: datetime) -> DiscoverySource:
     )
     text = "Application failed 2 times due to AM Container for appattempt_1_000002 exited with exitCode: 1"
     failed = columns("problem", DiscoveryReason.YARN_TEXT(status="FAILED", text=text))
+    ended = {"application": "FINISHED", "final_status": "FAILED", "ended_at": now.isoformat()}
     for kind, name, state in (
         (applications.FLINK, "orders", {"application": "RUNNING"}),
-        (applications.FLINK, "clicks", {"application": "FINISHED", "final_status": "FAILED"}),
+        (applications.FLINK, "clicks", ended),
         (applications.SPARK, "etl", {"application": "ACCEPTED"}),
     ):
         FoundResource.objects.create(
@@ -78,6 +79,7 @@ def yarn(db: None, now: datetime) -> DiscoverySource:
             kind=kind,
             namespace="root.prod",
             name=name,
+            uid="application_1700000000000_0001",
             cluster=make.make_cluster(now, f"root.prod/{name}") if kind == applications.FLINK else None,
             state=state,
             **(failed if name == "clicks" else {}),

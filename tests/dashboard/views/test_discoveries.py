@@ -11,6 +11,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from monitoring.discovery.yarn import applications
 from monitoring.engine.connection import basic
 from monitoring.kubernetes import kinds
 from monitoring.models import AuditEntry, Cluster, DiscoverySource, FoundResource, WatchedKind
@@ -23,6 +24,7 @@ from tests.monitoring.discovery.played_yarn import PlayedYarn
 
 pytestmark = pytest.mark.django_db
 SERVER = "https://10.0.0.1:6443"
+RM = "http://10.0.0.1:8088"
 TYPED = {
     "name": "east",
     "kubeconfig": kubeconfig(SERVER),
@@ -135,6 +137,26 @@ def test_names_of_found_resources_are_escaped(admin: Client, now: datetime) -> N
     assert "The operator reports: &lt;script&gt;" in own
 
 
+def test_an_application_that_ended_is_shown_with_its_id_and_its_end(admin: Client, now: datetime) -> None:
+    source = DiscoverySource.objects.create(name="hadoop", kind="yarn", addresses=RM)
+    cluster = make.make_cluster(now, "root.prod/orders")
+    FoundResource.objects.create(
+        source=source,
+        kind=applications.FLINK,
+        namespace="root.prod",
+        name="orders",
+        uid="application_1_0001",
+        cluster=cluster,
+        state={"application": "KILLED", "final_status": "KILLED", "ended_at": "2026-01-02T03:04:05+00:00"},
+        found_at=now,
+        changed_at=now,
+    )
+    for page in (f"/discoveries/{source.pk}/", f"/clusters/{cluster.pk}/"):
+        content = admin.get(page).content.decode()
+        for text in ("application_1_0001", "KILLED", "ended <time", "2026-01-02"):
+            assert text in content, (page, text)
+
+
 def test_a_removed_source_leaves_its_clusters(admin: Client, now: datetime) -> None:
     source = DiscoverySource.objects.create(name="east", kubeconfig="x")
     cluster = make.make_cluster(now, "prod/orders")
@@ -144,7 +166,6 @@ def test_a_removed_source_leaves_its_clusters(admin: Client, now: datetime) -> N
     assert Cluster.objects.get() == cluster
 
 
-RM = "http://10.0.0.1:8088"
 YARN = {
     "name": "hadoop",
     "kind": "yarn",

@@ -169,7 +169,8 @@ def _description(checkpoint: CompletedCheckpoint, operator: OperatorState) -> di
     found = {_place(file): file for file in files_of(operator) if file.path.split("/")[2] == "_metadata"}
     if not found:
         raise SnapshotUnusable(
-            checkpoint.location, f"the files that describe the state of operator {operator.name!r} are missing"
+            checkpoint.location,
+            f"the files that describe the state of operator {operator.name!r} are missing. Spark writes them since 4.0",
         )
     file = found[max(found)]
     try:

@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 
 from checkpointing import eventlogs, watched
+from checkpointing.model.checkpoint import CompletedCheckpoint
 from checkpointing.spark.spark_location import UNNAMED
+from checkpointing.state_reading.contents import keyed_operators
+from checkpointing.storage.errors import SnapshotUnusable
 from checkpointing.storage.files import LocalFiles
 from checkpointing.watched import answers
 from monitoring.engine.fields import Fields
@@ -137,3 +140,15 @@ def test_queries_of_older_versions_are_saved_at_their_newest_batch(recorded: Pla
         newest = max(int(path.name) for path in location.glob("commits/*"))
         assert checkpoint.batches == {UNNAMED: newest}
         assert checkpoint.imported_queries == (query.started["id"],)
+        if query.name != "failing":
+            check_description(checkpoint, recorded.root.name)
+
+
+def check_description(checkpoint: CompletedCheckpoint, version: str) -> None:
+    """Check whether the state can be read. A job that continues from it writes what is missing in its first batch."""
+    if version.startswith("3."):
+        with pytest.raises(SnapshotUnusable, match=r"are missing\. Spark writes them since 4\.0"):
+            keyed_operators(checkpoint)
+    else:
+        (operator,) = keyed_operators(checkpoint)
+        assert len(operator.partitions) == 2

@@ -45,6 +45,8 @@ from monitoring.recovery.stages.stop_job import StopJob
 from monitoring.savepoints.request import SavepointDeferred, request_savepoint
 
 _LOOK_AGAIN = timedelta(seconds=3)
+# Kubernetes may have to find room for the pods and to pull their images.
+_DEPLOYED_WITHIN = timedelta(minutes=30)
 _RUNS = ("RUNNING", "FINISHED")
 _ENDED = ("FAILED", "CANCELED")
 
@@ -142,7 +144,8 @@ class Redeploy:
         except RequestNotSent as problem:
             return wait_for(problem)
         if attempt.launch_sent_at is None:
-            write(attempt, launch_sent_at=now, launches=attempt.launches + 1)
+            deadline = max(attempt.deadline_at, now + _DEPLOYED_WITHIN)
+            write(attempt, launch_sent_at=now, launches=attempt.launches + 1, deadline_at=deadline)
 
         async def act(client: FlinkClient) -> object:
             api = KubernetesApi(connection)

@@ -286,6 +286,18 @@ def test_the_restart_waits_while_the_operator_cannot_deploy(job, operator, drive
     assert operator.deployments == ["file:/sp/1"]
 
 
+def test_an_operator_that_does_not_deploy_for_half_an_hour_is_reported(job, operator, drive):
+    restart(job)
+    start, operator.fails = timezone.now(), ["quota exceeded"] * 100
+    with pytest.raises(AssertionError):
+        drive(job, start, turns=4)
+    with pytest.raises(AssertionError):
+        drive(job, start + timedelta(minutes=29), turns=2)
+    attempt = drive(job, start + timedelta(minutes=31))
+    assert (attempt.state, operator.deployments) == ("failed", [])
+    assert attempt.error_value.args["last"].code is Why.OPERATOR_SAYS
+
+
 def die(job: Job, operator: PlayedOperator) -> None:
     """Let the job fail, as Flink and the operator report it."""
     run = job.current_run

@@ -67,7 +67,7 @@ ROOT = Path(settings.BASE_DIR)
             ),
             (
                 "hooks 指向 10.0.0.7，是私有地址。"
-                "除非管理员允许（“允许指向私有地址”，或 WAYMARK_OUTBOUND_ALLOW），渠道不能指向那里。"
+                "除非管理员允许（通过渠道选项“允许指向私有地址”，或通过 WAYMARK_OUTBOUND_ALLOW），渠道不能指向那里。"
             ),
         ),
         (

@@ -22,18 +22,39 @@ _FINAL_STATUSES = {"SUCCEEDED": "FINISHED", "FAILED": "FAILED", "KILLED": "CANCE
 
 
 def reported_ends(cluster: Cluster) -> dict[str, ReportedEnd]:
-    """Return the ends of the cluster's live runs, by engine job ID. Only for a cluster that does not answer."""
-    rows = _reports(cluster)
+    """Return the ends of the cluster's current runs, by engine job ID. Only for a cluster that does not answer."""
+    rows = [row for row in _resources(cluster) if _is_over(row)]
     if not rows:
         return {}
-    live = Run.objects.filter(job__cluster=cluster, superseded=False).exclude(state__in=_TERMINAL)
-    ends = ((run, reported_end(cluster, run, rows)) for run in live)
+    current = Run.objects.filter(pk__in=cluster.jobs.values("current_run"))
+    ends = ((run, reported_end(cluster, run, rows)) for run in current)
     return {run.engine_job_id: end for run, end in ends if end is not None}
 
 
-def _reports(cluster: Cluster) -> list[FoundResource]:
+def still_reports_end(cluster: Cluster, run: Run, since: datetime) -> bool:
+    """Return whether the platform was read after `since` and reports the end of this run, and of no later one."""
+    rows = [row for row in _resources(cluster) if (row.source.last_answer_at or row.changed_at) > since]
+    return reported_end(cluster, run, rows) is not None
+
+
+def may_live(cluster: Cluster) -> bool:
+    """Return whether a platform reports a job that has not ended, such as one that it has just started."""
+    return any(not _is_over(row) for row in _resources(cluster))
+
+
+def has_one_job(cluster: Cluster) -> bool:
+    """Return whether the cluster has one job and ends with it, by its configuration or by what a platform reports."""
+    return application_in(cluster.identity) is not None or bool(_resources(cluster))
+
+
+def _resources(cluster: Cluster) -> list[FoundResource]:
+    """Return the resources with the cluster's only job: a deployment with a job, or an application of YARN."""
     rows = cluster.found_resources.filter(gone_at=None).select_related("source")
-    return [row for row in rows if row.state.get("job") in _TERMINAL or row.state.get("final_status")]
+    return [row for row in rows if row.state.get("job") or row.state.get("application")]
+
+
+def _is_over(row: FoundResource) -> bool:
+    return row.state.get("job") in _TERMINAL or row.state.get("final_status") in _FINAL_STATUSES
 
 
 def reported_end(cluster: Cluster, run: Run, rows: Iterable[FoundResource]) -> ReportedEnd | None:

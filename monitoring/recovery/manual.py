@@ -29,6 +29,7 @@ from monitoring.reasons.reason import Reason
 from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.attempt import AttemptOpen, open_attempt
 from monitoring.recovery.candidates import State
+from monitoring.recovery.evidence import may_start_cluster
 from monitoring.recovery.launching import BadLaunch, check_launch
 from monitoring.recovery.states import known_states
 from monitoring.recovery.unseen import found_checkpoints
@@ -260,7 +261,7 @@ def require_answer(job: Job) -> None:
     require_control(job)
     if who := job.managed_elsewhere or operated_by(job):
         raise RestartRefused("managed_elsewhere", who, Why.MANAGED_ELSEWHERE())
-    if not job.cluster.reachable:
+    if not job.cluster.reachable and not may_start_cluster(job):
         raise RestartRefused("cluster", job.cluster.name, Why.CLUSTER_NEEDED())
 
 

@@ -26,6 +26,7 @@ from monitoring.recovery.stages.base import (
     Outcome,
     Wait,
     automatic,
+    cluster_is_over,
     given_up,
     launch_of,
     wait_for,
@@ -61,10 +62,10 @@ class CheckState:
             return Next(AttemptState.STOPPING, text, StepState.SKIPPED)
         if not attempt.restore_path and (outcome := _choose(attempt)):
             return outcome
-        path, program = attempt.restore_path, entry_class(launch_of(attempt))
+        path, program, is_over = attempt.restore_path, entry_class(launch_of(attempt)), cluster_is_over(attempt)
 
         async def act(client: FlinkClient) -> object:
-            return await validate(client, path, program, limit_s=STATE_READ_WITHIN_S)
+            return await validate(None if is_over else client, path, program, limit_s=STATE_READ_WITHIN_S)
 
         return Act(act)
 

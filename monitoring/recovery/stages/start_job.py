@@ -7,6 +7,10 @@
    not known the ID for a while. Use the same ID, so that the engine refuses a second job.
 
 The time that a launch command takes does not count towards the attempt's time limit.
+
+In application mode the command starts another cluster, which cannot refuse a second start: it is run only once. Before
+it, silence of the cluster that has ended is no obstacle. After it, the cluster that answers at the address of the job's
+cluster and runs the job is accepted as the same cluster.
 """
 
 from __future__ import annotations
@@ -17,15 +21,18 @@ from datetime import datetime, timedelta
 
 from django.utils.translation import gettext_noop as _
 
+from monitoring import audit
 from monitoring.engine.answers import JobOverview
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Malformed, NotFound, NotReady, Refused, Unreachable
 from monitoring.engine.identity import Identity, identity_of, other_cluster_reason, same
+from monitoring.engine.registration import confirm_same
 from monitoring.engine_calls import CALL_LIMIT_S
 from monitoring.models import AttemptState, RestartAttempt
 from monitoring.reasons.columns import columns, stored
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.recovery import RecoveryReason as Why
+from monitoring.recovery.attempt import TIME_LIMIT
 from monitoring.recovery.launch_values import NotRun
 from monitoring.recovery.launching import (
     BadLaunch,
@@ -44,10 +51,13 @@ from monitoring.recovery.stages.base import (
     Outcome,
     Wait,
     automatic,
+    cluster_is_over,
     engine_runs_of,
     given_up,
     is_unattended_restore,
+    jobs_of,
     launch_of,
+    starts_cluster,
     write,
 )
 from monitoring.recovery.stages.check_state import (
@@ -66,9 +76,10 @@ _NO_PROGRAM = re.compile(r"Jar file .+ does not exist")
 
 @dataclass(frozen=True)
 class Known:
-    """The engine knows the attempt's job ID."""
+    """The engine knows the run that the attempt started. `identity`: that of its cluster, if it is another one."""
 
     job: JobOverview
+    identity: Identity | None = None
 
 
 @dataclass(frozen=True)
@@ -131,16 +142,14 @@ class StartJob:
     def conclude(self, attempt: RestartAttempt, answer: object, now: datetime) -> Outcome:
         match answer:
             case Launched(job_id):
-                write(attempt, launched_at=now, engine_job_id=job_id, deadline_at=_deadline(attempt, now))
-                return Next(AttemptState.WAITING, Why.STARTED(id=job_id, how=_from(attempt)))
+                return _launched(attempt, job_id, now)
             case Unclear(why):
                 # From now on the stage looks for the job. `error` keeps the launch's error, if the job never appears.
                 found = {"deadline_at": _deadline(attempt, now), **columns("error", why.reason)}
                 write(attempt, launch_sent_at=now, **found)
                 return _search_description(attempt, why)
-            case Known(job):
-                write(attempt, launched_at=now)
-                return Next(AttemptState.WAITING, Why.STARTED(id=job.id, how=_from(attempt)))
+            case Known(job, identity):
+                return _found(attempt, job, identity, now)
             case OtherRun(job):
                 return End(AttemptState.CANCELED, _by_another(job))
             case OldRunEndedAgain():
@@ -161,6 +170,23 @@ class StartJob:
                 return _search_description(attempt, answer)
             case _:
                 raise TypeError(f"{type(answer).__name__} is not an answer to a launch")
+
+
+def _launched(attempt: RestartAttempt, job_id: str, now: datetime) -> Outcome:
+    if starts_cluster(attempt):
+        deadline = max(_deadline(attempt, now), now + TIME_LIMIT)
+        write(attempt, engine_job_id=job_id, launch_sent_at=now, deadline_at=deadline)
+        return Wait(Why.CLUSTER_STARTING(id=job_id))
+    write(attempt, launched_at=now, engine_job_id=job_id, deadline_at=_deadline(attempt, now))
+    return Next(AttemptState.WAITING, Why.STARTED(id=job_id, how=_from(attempt)))
+
+
+def _found(attempt: RestartAttempt, job: JobOverview, another: Identity | None, now: datetime) -> Outcome:
+    write(attempt, launched_at=now, engine_job_id=job.id)
+    if another is not None:
+        why = Why.CLUSTER_ACCEPTED(epoch=attempt.epoch, job=attempt.job.name)
+        confirm_same(attempt.job.cluster, audit.AUTOMATION, why, another)
+    return Next(AttemptState.WAITING, Why.STARTED(id=job.id, how=_from(attempt)))
 
 
 def _by_another(life: JobOverview) -> Reason:
@@ -205,7 +231,7 @@ def _may_send(attempt: RestartAttempt, now: datetime) -> bool:
     if attempt.launch_sent_at is None:
         return True
     launch = launch_of(attempt) or {}
-    if not kind_of(launch).repeatable(launch):
+    if not kind_of(launch).repeatable(launch) or starts_cluster(attempt):
         return False
     return now - attempt.launch_sent_at >= SEND_AGAIN_AFTER and attempt.launches < MOST_LAUNCHES
 
@@ -222,13 +248,21 @@ def _act(attempt: RestartAttempt, send: bool) -> Act:
     )
     kind, row = kind_of(launch), attempt.job.cluster.identity
     known = Identity.from_row(row) if row else None
+    is_over = send and cluster_is_over(attempt)
+    # The cluster that the command started may have another identity, and the job another ID.
+    since = attempt.created_at if not send and starts_cluster(attempt) else None
 
     async def act(client: FlinkClient) -> object:
-        if known is not None and (why := await _why_another(client, known)):
-            return Stranger(why, withheld=send)
+        if is_over and await jobs_of(client, cluster_over=True) is None:
+            return await _launch(client, kind, order)
+        stranger = await _stranger(client, known) if known is not None else None
+        if known is not None and stranger is not None and (since is None or stranger.application is None):
+            return Stranger(other_cluster_reason(client.url, known, stranger), withheld=send)
         jobs = await client.jobs_overview()
-        if own := engine_runs.own(jobs):
-            return Known(own)
+        if own := engine_runs.own(jobs) or (since and engine_runs.begun_since(jobs, since)):
+            return Known(own, stranger)
+        if known is not None and stranger is not None:
+            return Stranger(other_cluster_reason(client.url, known, stranger), withheld=False)
         if living := engine_runs.live(jobs):
             return OtherRun(living)
         if decided_by_itself and engine_runs.old_run_ended_again(jobs):
@@ -251,14 +285,16 @@ async def _launch(client: FlinkClient, kind: LaunchKind, order: LaunchOrder) -> 
         return Unclear(error)
 
 
-async def _why_another(client: FlinkClient, known: Identity) -> Reason | None:
-    """Return why another cluster answers, None for the job's own cluster and for one without an identity."""
+async def _stranger(client: FlinkClient, known: Identity) -> Identity | None:
+    """Return the identity of another cluster, None for the job's own cluster and for one without an identity."""
     config = await client.manager_config_if_shown()
     found = identity_of(config.settings) if config else None
-    return other_cluster_reason(client.url, known, found) if found and not same(known, found) else None
+    return found if found and not same(known, found) else None
 
 
 def _not_seen(attempt: RestartAttempt, now: datetime) -> Outcome:
+    if starts_cluster(attempt):
+        return Wait(Why.NOT_KNOWN_YET(id=attempt.engine_job_id), timedelta(seconds=2))
     sent_at = attempt.launch_sent_at or now
     launch = launch_of(attempt) or {}
     most = MOST_LAUNCHES if kind_of(launch).repeatable(launch) else 1

@@ -64,7 +64,7 @@ def test_the_run_ends_as_the_platform_reports_with_its_error(engine, poll, repor
     poll()
     assert RunStateChange.objects.count() == 2
     assert Outage.objects.count() == 1
-    assert not Cluster.objects.get().reachable
+    assert Cluster.objects.get().has_ended
 
 
 def test_an_exception_that_the_engine_reported_is_kept(engine, poll, report):

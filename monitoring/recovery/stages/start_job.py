@@ -16,6 +16,7 @@ cluster and runs the job is accepted as the same cluster.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -47,6 +48,7 @@ from monitoring.recovery.stages.base import (
     WISHED,
     Act,
     End,
+    EngineRuns,
     Next,
     Outcome,
     Wait,
@@ -112,13 +114,13 @@ class NotSeen:
 
 
 @dataclass(frozen=True)
-class Stranger:
-    """Another cluster answers at the address of the job's cluster: `why` names both.
+class Hindered:
+    """The job cannot be launched or looked for now: `why`, such as another cluster at the address of the job's cluster.
 
     `withheld`: the launch was due but not sent.
     """
 
-    why: Reason
+    why: Reason | str
     withheld: bool
 
 
@@ -154,7 +156,7 @@ class StartJob:
                 return End(AttemptState.CANCELED, _by_another(job))
             case OldRunEndedAgain():
                 return End(AttemptState.CANCELED, Why.DIED_AGAIN())
-            case Stranger(why, withheld):
+            case Hindered(why, withheld):
                 if withheld and attempt.launches == 1:
                     write(attempt, launch_sent_at=None, launches=0)  # the only launch request was not sent
                 return Wait(Why.ENGINE_SAID(answer=why))
@@ -237,8 +239,7 @@ def _may_send(attempt: RestartAttempt, now: datetime) -> bool:
 
 
 def _act(attempt: RestartAttempt, send: bool) -> Act:
-    engine_runs, decided_by_itself = engine_runs_of(attempt), automatic(attempt)
-    launch = launch_of(attempt) or {}
+    launch, row = launch_of(attempt) or {}, attempt.job.cluster.identity
     order = LaunchOrder(
         launch,
         attempt.engine_job_id,
@@ -246,35 +247,72 @@ def _act(attempt: RestartAttempt, send: bool) -> Act:
         attempt.restore_path,
         is_automatic=is_unattended_restore(attempt),
     )
-    kind, row = kind_of(launch), attempt.job.cluster.identity
-    known = Identity.from_row(row) if row else None
-    is_over = send and cluster_is_over(attempt)
-    # The cluster that the command started may have another identity, and the job another ID.
-    since = attempt.created_at if not send and starts_cluster(attempt) else None
+    kind, another_cluster = kind_of(launch), starts_cluster(attempt)
+    look = _Look(
+        engine_runs_of(attempt),
+        order,
+        send,
+        known=Identity.from_row(row) if row else None,
+        decided_by_itself=automatic(attempt),
+        is_over=send and cluster_is_over(attempt),
+        since=attempt.created_at if another_cluster and not send else None,
+    )
 
     async def act(client: FlinkClient) -> object:
-        if is_over and await jobs_of(client, cluster_over=True) is None:
-            return await _launch(client, kind, order)
-        stranger = await _stranger(client, known) if known is not None else None
-        if known is not None and stranger is not None and (since is None or stranger.application is None):
-            return Stranger(other_cluster_reason(client.url, known, stranger), withheld=send)
-        jobs = await client.jobs_overview()
-        if own := engine_runs.own(jobs) or (since and engine_runs.begun_since(jobs, since)):
-            return Known(own, stranger)
-        if known is not None and stranger is not None:
-            return Stranger(other_cluster_reason(client.url, known, stranger), withheld=False)
-        if living := engine_runs.live(jobs):
-            return OtherRun(living)
-        if decided_by_itself and engine_runs.old_run_ended_again(jobs):
-            return OldRunEndedAgain()
-        if decided_by_itself and send and (ended := engine_runs.ended_since(jobs)):
-            return OtherRun(ended)
-        if not send:
-            return NotSeen()
-        named = frozenset(job.id for job in jobs)
-        return await _launch(client, kind, replace(order, named=named))
+        try:
+            found = await look.at(client)
+        except EngineError as error:
+            if another_cluster and send:
+                return Hindered(error.reason, withheld=True)  # the job's cluster is not known to have ended yet
+            raise
+        return await _launch(client, kind, found) if isinstance(found, LaunchOrder) else found
 
     return Act(act, CALL_LIMIT_S + kind.limit_s(launch))
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What is looked up before a launch (`send`), or instead of it.
+
+    `known`: the identity of the job's cluster. `is_over`: that cluster has ended. `since`: the command has started
+    another cluster since then, whose identity and job ID may differ; None: it has not.
+    """
+
+    engine_runs: EngineRuns
+    order: LaunchOrder
+    send: bool
+    known: Identity | None
+    decided_by_itself: bool
+    is_over: bool
+    since: datetime | None
+
+    async def at(self, client: FlinkClient) -> object:
+        """Return what the engine shows, or the order if the job must be launched now. Raise EngineError."""
+        if self.is_over and await jobs_of(client, cluster_over=True) is None:
+            return self.order
+        stranger = None if self.known is None else await _stranger(client, self.known)
+        hindered = None
+        if self.known is not None and stranger is not None:
+            hindered = Hindered(other_cluster_reason(client.url, self.known, stranger), withheld=self.send)
+            if self.since is None or stranger.application is None:
+                return hindered
+        jobs = await client.jobs_overview()
+        if own := self._own(jobs):
+            return Known(own, stranger)
+        return hindered or self._of_others(jobs)
+
+    def _own(self, jobs: Sequence[JobOverview]) -> JobOverview | None:
+        own = self.engine_runs.own(jobs)
+        return own if own or self.since is None else self.engine_runs.begun_since(jobs, self.since)
+
+    def _of_others(self, jobs: Sequence[JobOverview]) -> object:
+        if living := self.engine_runs.live(jobs):
+            return OtherRun(living)
+        if self.decided_by_itself and self.engine_runs.old_run_ended_again(jobs):
+            return OldRunEndedAgain()
+        if self.decided_by_itself and self.send and (ended := self.engine_runs.ended_since(jobs)):
+            return OtherRun(ended)
+        return replace(self.order, named=frozenset(job.id for job in jobs)) if self.send else NotSeen()
 
 
 async def _launch(client: FlinkClient, kind: LaunchKind, order: LaunchOrder) -> Launched | Unclear:

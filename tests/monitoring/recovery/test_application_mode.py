@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -276,6 +276,22 @@ def test_a_restart_by_a_person_continues_from_the_savepoint_of_the_stop(job, app
     assert application.launches()[1:] == [(f"file:{taken}", attempt.engine_job_id)]
     assert list(job.runs.order_by("number").values_list("state", flat=True)) == ["FINISHED", "RUNNING"]
     assert Savepoint.objects.get().path == f"file:{taken}"
+
+
+def test_a_cluster_that_ends_right_before_the_launch_is_replaced(job, application, waymark, monkeypatch):
+    """The stage has seen the end of the job, and the poller has not."""
+    application.shows_savepoint = True
+    real = StartJob.plan
+
+    def plan(stage: StartJob, attempt: RestartAttempt, now: datetime) -> object:
+        if application.up and len(application.launches()) == 1:
+            application.end("FINISHED")
+        return real(stage, attempt, now)
+
+    monkeypatch.setattr(StartJob, "plan", plan)
+    attempt = waymark.ended(restart_from(job, None, "ada", waymark.now()))
+    assert attempt.state == "succeeded", attempt.error
+    assert (len(application.launches()), attempt.launches) == (2, 1)
 
 
 def test_a_stop_whose_savepoint_is_nowhere_starts_nothing(job, application, waymark, settings, tmp_path):

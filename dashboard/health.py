@@ -211,6 +211,8 @@ def why_unknown(cluster: Cluster, now: datetime) -> str:
     """Return the reason why the stored facts about the cluster's jobs are not current, or "" if they are."""
     if not cluster.enabled:
         return _("Waymark does not monitor the cluster %(name)s.") % {"name": cluster.name}
+    if cluster.has_ended:
+        return ""
     if cluster.unreachable_since is not None:
         if cluster.stranger:
             return _(

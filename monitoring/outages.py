@@ -30,6 +30,7 @@ def note_silence(cluster: Cluster, why: Reason | str, now: datetime) -> None:
 
 
 def note_answer(cluster: Cluster, now: datetime) -> None:
+    """The cluster answers, or it has ended with its job, so that its silence is no outage."""
     _open(cluster).update(ended_at=now)
 
 

@@ -62,6 +62,7 @@ WITHOUT_SECTION = (
     ),
     *("recovery.saved-cancelling", "recovery.saving-before-cancel", "recovery.savepoint-not-known-yet"),
     *("recovery.started", "recovery.from-state", "recovery.from-nothing"),
+    *("recovery.cluster-starting", "recovery.cluster-accepted", "savepoints.stopped", "savepoints.no-directory-known"),
     *("recovery.new-run-is", "recovery.new-run-not-read"),
     # decisions of the retention, and texts of schedules
     *("savepoints.keeps-*", "savepoints.job-keeps-all", "savepoints.among-newest", "savepoints.younger"),

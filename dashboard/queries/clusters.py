@@ -25,6 +25,7 @@ _LABELS = {
     "removed": _("removed"),
     "answers": _("reachable"),
     "late": _("polled late"),
+    "ended": _("ended"),
     "no answer": _("unreachable"),
     "not watched": _("not monitored"),
     "not asked yet": _("not polled yet"),
@@ -57,6 +58,8 @@ class ClusterCard:
             return "another cluster", "bad"
         if self.secret_problem:
             return "secret not readable", "bad"
+        if cluster.has_ended:
+            return "ended", "calm"
         if not cluster.reachable:
             return "no answer", "bad"
         if cluster.last_answer_at is None:

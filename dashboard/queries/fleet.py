@@ -141,7 +141,8 @@ class Fleet:
 
     @property
     def silent_clusters(self) -> list[Cluster]:
-        return [cluster for cluster in self.clusters if cluster.enabled and not cluster.reachable]
+        silent = (cluster for cluster in self.clusters if cluster.enabled and not cluster.reachable)
+        return [cluster for cluster in silent if not cluster.has_ended]
 
     @property
     def last_answer_at(self) -> datetime | None:

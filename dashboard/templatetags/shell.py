@@ -38,6 +38,7 @@ from monitoring.models import (
     MaintenanceWindow,
     RunState,
 )
+from monitoring.reasons.engines import EngineReason
 from monitoring.savepoints.savers import saver_of
 
 register = template.Library()
@@ -100,12 +101,13 @@ def frame_of(reach: Reach) -> dict[str, Any]:
     now = timezone.now()
     jobs, clusters = reach.narrow(Job.objects.all()), reach.narrow_clusters(Cluster.objects.all())
     dead = visible_messages(reach).filter(state=DeliveryState.DEAD, is_test=False)
+    ended = Cluster.objects.filter(last_error_value__code=EngineReason.CLUSTER_ENDED.value).values("pk")
     windows = MaintenanceWindow.objects.filter(starts_at__lte=now, ends_at__gt=now)
     holding, breakers, *others = counts(
         reach.narrow_to_clusters_or_all(pauses.active(now)),
         jobs.filter(breaker_opened_at__isnull=False),
         reach.narrow_either(visible_incidents()).filter(state=IncidentState.OPEN),
-        clusters.filter(unreachable_since__isnull=False, enabled=True),
+        clusters.filter(unreachable_since__isnull=False, enabled=True).exclude(pk__in=ended),
         jobs.filter(automation_paused=True),
         dead.filter(created_at__gt=now - timedelta(days=1)),
         reach.narrow_either(windows),

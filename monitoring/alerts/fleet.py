@@ -31,7 +31,8 @@ class Fleet:
     @classmethod
     def read(cls, now: datetime, jobs: Iterable[int] | None = None) -> Fleet:
         """Read the fleet with all jobs, or only with the given ones."""
-        clusters = list(Cluster.objects.only("pk", "name", "enabled", "unreachable_since", "next_poll_at"))
+        columns = ("pk", "name", "enabled", "unreachable_since", "stranger", "last_error_value", "next_poll_at")
+        clusters = list(Cluster.objects.only(*columns))
         silent = (cluster.pk for cluster in clusters if not _is_outage_known(cluster, now))
         asked = {cluster.pk: cluster.name for cluster in clusters if cluster.enabled}
         return cls({job.pk: job for job in watched_jobs(jobs)}, asked, frozenset(silent))
@@ -51,8 +52,8 @@ class Fleet:
 
 
 def _is_outage_known(cluster: Cluster, now: datetime) -> bool:
-    """Return whether Waymark polls the cluster on schedule and gets answers."""
-    return cluster.enabled and cluster.reachable and not is_late(cluster, now)
+    """Return whether Waymark polls the cluster on schedule, and gets answers or knows that the cluster has ended."""
+    return cluster.enabled and (cluster.reachable or cluster.has_ended) and not is_late(cluster, now)
 
 
 def outages_by_cluster(since: datetime, kinds: Iterable[OutageKind]) -> dict[int, list[Interval]]:

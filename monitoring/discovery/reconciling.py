@@ -55,7 +55,7 @@ def apply(claim: Claim, found: Found, now: datetime) -> Change | None:
     if row is None and _live(claim.source, found.key.kind).count() >= MOST:
         raise Malformed(DiscoveryReason.TOO_MANY(most=MOST, resource=found.key.kind))
     row = row or FoundResource(source=claim.source, **found.key._asdict(), found_at=now)
-    gone_at, is_another = row.gone_at, row.uid not in ("", found.uid)
+    gone_at, is_another, said = row.gone_at, row.uid not in ("", found.uid), row.state
     row.uid, row.version, row.rest_url, row.deployment = found.uid, found.version, found.rest_url, found.deployment
     row.labels, row.state, row.changed_at, row.gone_at = dict(found.labels), dict(found.state), now, None
     store(row, "problem", found.problem or "")
@@ -63,6 +63,8 @@ def apply(claim: Claim, found: Found, now: datetime) -> Change | None:
     if is_another and row.cluster is None and "rest_url" in row.given:
         row.given = {}  # a person has removed the cluster of the former resource
     change = _follow(row, gone_at, is_another) if found.rest_url or row.cluster else None
+    if row.cluster is not None and row.state != said:
+        Cluster.objects.filter(pk=row.cluster.pk).update(next_poll_at=None)  # it may report the end of the job
     row.save()
     return change
 

@@ -1,11 +1,13 @@
 """Decide what a cluster's answer, or a missing answer, proves about one job. Pure functions, without I/O.
 
-There are three classes of evidence, and only the first two may lead to a restart:
+There are four classes of evidence, and only the first three may lead to a restart:
 
 1. The engine lists the job: `Alive` or `Terminal`. A terminal status may be revoked (FLINK-39704: after a leader change
    the same ID came back), so a terminal run that the engine lists as alive again *is* alive again.
 2. The engine answers, does not list the job, and returns 404 for it: `Unknown`, conclusive only after the hold-down.
-3. The engine does not answer, or not to the request for the job (a job that is not recovered yet is in no list):
+3. The engine does not answer, but another source proves the end: the platform of an application cluster, which ends
+   with its job, or a stop that Waymark ordered. `Terminal` with the `ReportedEnd`.
+4. The engine does not answer, or not to the request for the job (a job that is not recovered yet is in no list):
    `Unreachable`. It proves nothing and ends every hold-down.
 """
 
@@ -34,10 +36,24 @@ class Answered:
 
 
 @dataclass(frozen=True)
+class ReportedEnd:
+    """The end of a job, from another source than its engine.
+
+    `state` is a terminal state of Flink, `at` the time of the end. `error` is what the source reports as wrong, or "".
+    """
+
+    state: str
+    at: datetime
+    why: Reason
+    error: str = ""
+
+
+@dataclass(frozen=True)
 class NoAnswer:
-    """No usable answer: refused, timed out, starting, or malformed."""
+    """No usable answer: refused, timed out, starting, or malformed. `ends`: ends of jobs from other sources, by ID."""
 
     why: Reason | str
+    ends: Mapping[str, ReportedEnd] = field(default_factory=dict)
 
 
 ClusterAnswer = Answered | NoAnswer
@@ -59,6 +75,7 @@ class Alive:
 @dataclass(frozen=True)
 class Terminal:
     state: str
+    reported: ReportedEnd | None = None
 
 
 @dataclass(frozen=True)
@@ -84,7 +101,8 @@ def evidence_of(job_id: str, answer: ClusterAnswer, missing: Missing | None, now
     `missing` counts earlier polls without the job. It is None if the last poll listed the job or had no answer.
     """
     if isinstance(answer, NoAnswer):
-        return Unreachable(answer.why)
+        end = answer.ends.get(job_id)
+        return Unreachable(answer.why) if end is None else Terminal(end.state, end)
     job = answer.jobs.get(job_id)
     if job is not None:
         return Terminal(job.state) if job.state in TERMINAL_STATES else Alive(job.state)

@@ -120,12 +120,15 @@ def _forget_silence(cluster: Cluster) -> None:
 
 
 @transaction.atomic
-def confirm_same(cluster: Cluster, actor: str, reason: Reason | str = "") -> None:
-    """Store that a person or a source confirms the engine at the address as this cluster: its answers count again."""
+def confirm_same(cluster: Cluster, actor: str, reason: Reason | str = "", found: Identity | None = None) -> None:
+    """Store that the engine at the address is confirmed as this cluster: its answers count again.
+
+    `found` is its identity, if the caller has read it. Otherwise it is that of the stranger that a poll has seen.
+    """
     stored = Cluster.objects.select_for_update().get(pk=cluster.pk)
-    if stored.stranger is None:
+    was, is_now = stored.identity, stored.stranger if found is None else found.as_row()
+    if is_now is None:
         return
-    was, is_now = stored.identity, stored.stranger
     Cluster.objects.filter(pk=stored.pk).update(identity=is_now, stranger=None, next_poll_at=None)
     named = {"was": str(Identity.from_row(was)) if was else "", "now": str(Identity.from_row(is_now))}
     audit.record(actor, "cluster.same", _target(stored), reason, **named)

@@ -154,3 +154,10 @@ class Cluster(models.Model):
         A cluster that is not polled counts as unreachable, because nobody would see the effects of actions on its jobs.
         """
         return self.enabled and self.unreachable_since is None
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether the cluster does not answer because it has ended with its only job (application mode)."""
+        why: Reason | None = self.last_error_value
+        is_silent = self.enabled and self.unreachable_since is not None and self.stranger is None
+        return is_silent and why is not None and why.code is EngineReason.CLUSTER_ENDED

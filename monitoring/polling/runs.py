@@ -13,7 +13,7 @@ from django.db.models import Max
 
 from monitoring import bulk
 from monitoring.engine.answers import Restored
-from monitoring.engine.evidence import Answered, Missing, Unknown, evidence_of
+from monitoring.engine.evidence import ClusterAnswer, Missing, ReportedEnd, Terminal, Unknown, evidence_of
 from monitoring.launches import Launched, remember
 from monitoring.models import Checkpoint, Cluster, Job, LaunchOrigin, Run, RunState, RunStateChange
 from monitoring.polling.observation import ClusterObservation, RunObservation
@@ -247,8 +247,8 @@ def _new_run(job: Job, number: int, observed: RunObservation, now: datetime) -> 
     )
 
 
-def apply_evidence(cluster: Cluster, answer: Answered, runs: Runs, now: datetime) -> None:
-    """Apply the answer to each run: its status, or its hold-down or loss if the engine does not list it."""
+def apply_evidence(cluster: Cluster, answer: ClusterAnswer, runs: Runs, now: datetime) -> None:
+    """Apply the answer to each run: its status, or its hold-down, loss or end if the engine does not list it."""
     for each in runs.stored:
         run = each.run
         if run.superseded:
@@ -299,18 +299,32 @@ def _why(state: str, observed: RunObservation, run: Run, *, revived: bool) -> Re
     return ""
 
 
-def _not_named(runs: Runs, answer: Answered, run: Run, now: datetime) -> None:
+def _not_named(runs: Runs, answer: ClusterAnswer, run: Run, now: datetime) -> None:
     held = None if run.missing_since is None else Missing(run.missing_since, run.missing_polls)
-    evidence = evidence_of(run.engine_job_id, answer, held, now)
-    if not isinstance(evidence, Unknown):
-        run.missing_since, run.missing_polls = None, 0
-        return
-    run.missing_since, run.missing_polls = evidence.missing.since, evidence.missing.polls
-    if evidence.lost:
-        run.ended_at, run.end_seen_at = evidence.missing.since, now
-        run.final_read_done = True
-        runs.ended.append(run)
-        runs.move(run, RunState.LOST, evidence.why, now)
+    run.missing_since, run.missing_polls = None, 0
+    match evidence_of(run.engine_job_id, answer, held, now):
+        case Unknown(missing, lost, why):
+            run.missing_since, run.missing_polls = missing.since, missing.polls
+            if lost:
+                _end_unread(runs, run, RunState.LOST, missing.since, why, now)
+        case Terminal(reported=ReportedEnd() as end):
+            _remember_reported(end, run)
+            _end_unread(runs, run, end.state, end.at, end.why, now)
+
+
+def _end_unread(runs: Runs, run: Run, state: str, at: datetime, why: Reason, now: datetime) -> None:
+    """End a run about which nothing more can be read."""
+    run.ended_at, run.end_seen_at = at, now
+    run.final_read_done = True
+    runs.ended.append(run)
+    runs.move(run, state, why, now)
+
+
+def _remember_reported(end: ReportedEnd, run: Run) -> None:
+    """Store the platform's error as the run's exception if the engine has reported none."""
+    if end.error and not run.exceptions:
+        run.exception = end.error
+        run.exceptions = [{"name": "", "message": end.error, "stacktrace": "", "at": end.at.isoformat(), "task": ""}]
 
 
 def _remember_exceptions(observed: RunObservation, run: Run) -> bool:

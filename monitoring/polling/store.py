@@ -9,21 +9,24 @@ from datetime import datetime, timedelta
 from django.db import transaction
 
 from monitoring import bulk, outages
+from monitoring.discovery.platform import reported_ends
 from monitoring.engine import leaders
 from monitoring.engine.answers import JobOverview, ManagerConfig
 from monitoring.engine.evidence import EMPTY_HOLD_DOWN, HOLD_DOWN, Answered, NoAnswer
-from monitoring.engine.identity import identity_of
+from monitoring.engine.identity import application_in, identity_of
 from monitoring.engine.versions import EngineVersion
 from monitoring.models import Cluster, Engine, Run
 from monitoring.polling import history, plan, runs, shared_queries
 from monitoring.polling.adoption import adopt_savepoints, mark_final
 from monitoring.polling.claim import Claim, ClaimLost, locked
-from monitoring.polling.known import KnownCluster, StoredAnswer, named_runs
+from monitoring.polling.known import TERMINAL, KnownCluster, StoredAnswer, named_runs
 from monitoring.polling.observation import ClusterObservation
 from monitoring.polling.recording import record
 from monitoring.reasons import columns as reasons
+from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.work import WorkReason
+from monitoring.savepoints.stops import ordered_ends
 
 # How often savepoints without a row are looked up even if no answer shows a new one: one that seemed to belong to a
 # request of Waymark may not.
@@ -95,7 +98,9 @@ def _store(
     outages.note_lateness(cluster, polled_at)
     match observation.answer:
         case NoAnswer(why):
-            changed, known = _no_answer(cluster, leaders.silence(cluster, why), observation, now), observation.known
+            ends = ordered_ends(cluster, now) | reported_ends(cluster)
+            silence = NoAnswer(leaders.silence(cluster, why), ends)
+            changed, known = _no_answer(cluster, silence, observation, now)
         case Answered():
             changed, known = _answered(cluster, observation.answer, observation, now, polled_at)
             cluster.read_until = polled_at
@@ -106,22 +111,57 @@ def _store(
     return changed, replace(known, revision=cluster.revision)
 
 
-def _no_answer(cluster: Cluster, why: Reason | str, observation: ClusterObservation, now: datetime) -> Reason | None:
-    """Store that the cluster did not answer. This proves nothing about its jobs, so every hold-down starts again."""
+def _no_answer(
+    cluster: Cluster, answer: NoAnswer, observation: ClusterObservation, now: datetime
+) -> tuple[Reason | None, KnownCluster]:
+    """Store that the cluster did not answer.
+
+    This alone proves nothing about its jobs, so every hold-down starts again. Only runs in `answer.ends` have ended.
+    """
     appeared = observation.stranger is not None and cluster.stranger is None
     if observation.stranger is not None:
         cluster.stranger = observation.stranger.as_row()
     changed = None
     if cluster.reachable or appeared:
         code = WorkReason.CLUSTER_REPLACED if appeared else WorkReason.CLUSTER_SILENT
-        changed = code(cluster=str(cluster), why=why)
-        outages.note_silence(cluster, why, now)
+        changed = code(cluster=str(cluster), why=answer.why)
+        outages.note_silence(cluster, answer.why, now)
     cluster.unreachable_since = cluster.unreachable_since or now
-    _failed(cluster, why, now)
+    _failed(cluster, answer.why, now)
     held_down = Run.objects.filter(job__cluster=cluster, missing_since__isnull=False)
     if held_down.update(missing_since=None, missing_polls=0):
         cluster.revision += 1
-    return changed
+    events = _end_reported(cluster, answer, observation, now) if answer.ends else []
+    if cluster.stranger is None and _has_ended(cluster, answer):
+        reasons.store(cluster, "last_error", EngineReason.CLUSTER_ENDED())
+        outages.note_answer(cluster, now)
+    if not events:
+        return changed, observation.known
+    live = {job_id: run for job_id, run in observation.known.runs.items() if job_id not in answer.ends}
+    return WorkReason.POLLED(cluster=str(cluster), events=events), replace(observation.known, runs=live)
+
+
+def _end_reported(cluster: Cluster, answer: NoAnswer, observation: ClusterObservation, now: datetime) -> list[Reason]:
+    """End the runs whose end another source reports."""
+    found = runs.load(cluster, replace(observation, missing=frozenset(answer.ends)))
+    runs.apply_evidence(cluster, answer, found, now)
+    history.end_pending(found.ended, now)
+    runs.save(found)
+    if found.changes:
+        cluster.revision += 1
+    return found.events
+
+
+def _has_ended(cluster: Cluster, answer: NoAnswer) -> bool:
+    """Return whether the cluster is silent because it has ended with its only job.
+
+    If another job manager may take the job over, the silence is explained only by another source.
+    """
+    application = application_in(cluster.identity)
+    if not answer.ends and (application is None or application.takeover_s):
+        return False
+    of_cluster = Run.objects.filter(job__cluster=cluster)
+    return of_cluster.exists() and not of_cluster.exclude(state__in=TERMINAL).exists()
 
 
 def _failed(cluster: Cluster, why: Reason | str, now: datetime) -> None:

@@ -89,6 +89,7 @@ class DiscoveryReason(ReasonCode):
     # What operators report.
     OPERATOR_ERROR = "discoveries.operator-error", _("The operator reports: {error}")
     OPERATOR_STATE = "discoveries.operator-state", _("The operator reports the state {state}.")
+    JOB_ENDED = "discoveries.job-ended", _("{source} reports the job of {resource} as {state}.")
     POD = "discoveries.pod", _("Kubernetes reports {reason} for the pod.")
     POD_TROUBLE = "discoveries.pod-trouble", _("Kubernetes reports {reason} for the pod: {message}")
 

@@ -404,6 +404,14 @@ class RecoveryReason(ReasonCode):
         _("There is no snapshot to restore, and Waymark does not start the job without state."),
     )
     STARTED = "recovery.started", _("Started as {id} {how}.")
+    CLUSTER_STARTING = (
+        "recovery.cluster-starting",
+        _("The command has started {id}. Waymark waits until its new cluster answers."),
+    )
+    CLUSTER_ACCEPTED = (
+        "recovery.cluster-accepted",
+        _("Restart {epoch} of {job} started another cluster, which answers at the same address and runs the job."),
+    )
     FROM_STATE = "recovery.from-state", _("from {path}")
     FROM_NOTHING = "recovery.from-nothing", _("without state")
     OTHER_RUN_ENDED = (

@@ -41,6 +41,26 @@ class SavepointReason(ReasonCode):
         "savepoints.path-of-another",
         _("The engine returned {path}, which belongs to another savepoint."),
     )
+    ENDED_UNFOUND = (
+        "savepoints.ended-unfound",
+        _(
+            "The cluster has been silent since {since:hh:mm:ss}, before it reported the savepoint. Waymark found no "
+            "savepoint of the stop in {places}."
+        ),
+    )
+    ENDED_UNSEARCHED = (
+        "savepoints.ended-unsearched",
+        _(
+            "The cluster has been silent since {since:hh:mm:ss}, before it reported the savepoint. Waymark cannot look "
+            "for it, because WAYMARK_STATE_ROOTS contains none of {places}."
+        ),
+    )
+    NO_DIRECTORY_KNOWN = "savepoints.no-directory-known", _("its directories, of which none is known")
+    STOPPED = "savepoints.stopped", _("Waymark ordered the stop, whose savepoint is complete.")
+    STOPPED_UNSAVED = (
+        "savepoints.stopped-unsaved",
+        _("Waymark ordered the stop, and the cluster has ended. No savepoint of the stop was found."),
+    )
     WITHOUT_REASON = "savepoints.without-reason", _("The engine gave no reason.")
 
     STORAGE_SILENT = (

@@ -12,7 +12,17 @@ from monitoring.recovery.attempt import end, show_step
 from monitoring.recovery.going_back import undo_change
 from monitoring.recovery.not_restarted import report_not_restarted
 from monitoring.recovery.stages.await_running import AwaitRunning
-from monitoring.recovery.stages.base import End, Next, Outcome, Overtaken, Stage, Wait, automatic, write
+from monitoring.recovery.stages.base import (
+    End,
+    Next,
+    Outcome,
+    Overtaken,
+    Stage,
+    Wait,
+    automatic,
+    starts_cluster,
+    write,
+)
 from monitoring.recovery.stages.check_state import CheckState
 from monitoring.recovery.stages.import_state import ImportState
 from monitoring.recovery.stages.prepare_program import CheckProgram, UploadProgram
@@ -115,10 +125,12 @@ def _too_late(attempt: RestartAttempt, answer: object, now: datetime) -> bool:
     """Return whether the attempt must end because its time is up.
 
     It does not end while its savepoint, which has its own time limit, is in progress: the job would stop without a
-    restart. While the engine is silent, an attempt that may have stopped or started the job continues.
+    restart. While the engine is silent, an attempt that may have stopped or started the job continues, unless its
+    command started another cluster, which may never answer.
     """
     saved = attempt.stop_savepoint
     if now < attempt.deadline_at or (saved is not None and SavepointState(saved.state).open):
         return False
     silent = isinstance(answer, Unreachable | NotReady)
-    return not (silent and (saved is not None or attempt.launch_sent_at is not None))
+    is_sent = attempt.launch_sent_at is not None
+    return not (silent and (saved is not None or is_sent)) or (is_sent and starts_cluster(attempt))

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from django.db.models.functions import Coalesce
 
+from monitoring.discovery.platform import may_live, still_reports_end
 from monitoring.exceptions import exception_text
 from monitoring.kubernetes.job_resources import JobResource, resource_of
 from monitoring.models import (
@@ -34,6 +35,7 @@ from monitoring.recovery.detection import (
     HEALTHY_CHECKPOINTS,
     JobFacts,
 )
+from monitoring.recovery.launching import is_command
 from monitoring.recovery.rows_written_again import REFUSED
 
 # If polls do not see a restarted run within this time, they will not see it at all.
@@ -60,7 +62,8 @@ def facts_of(job: Job, now: datetime, pauses: Collection[AutomationPause] | None
         died_at=died_at,
         death_seen_at=(run.end_seen_at or died_at) if run else None,
         final_read_done=run is not None and run.final_read_done,
-        cluster_reachable=job.cluster.reachable,
+        # The operator replaces a job even if its cluster does not answer.
+        cluster_reachable=job.cluster.reachable or resource is not None or may_start_cluster(job),
         auto_restart=job.auto_restart,
         paused=pause_reason(job, now, pauses) or _operated(resource),
         launch_known=resource is not None or job.launch is not None,
@@ -79,6 +82,21 @@ def facts_of(job: Job, now: datetime, pauses: Collection[AutomationPause] | None
         cause=cause_of_death(run) if run else "",
         restore_refused=run is not None and _exception_of_death(run).get("name") == REFUSED,
     )
+
+
+def may_start_cluster(job: Job) -> bool:
+    """Return whether the job's cluster has ended with it, so that its command starts another one and not a second one.
+
+    If a command was run after this end and its cluster has not appeared, it may still do so. Then only the platform can
+    report that nothing was started.
+    """
+    run, cluster = job.current_run, job.cluster
+    if run is None or not is_command(job.launch) or not cluster.has_ended:
+        return False
+    last = RestartAttempt.objects.filter(job=job).order_by("-epoch").first()
+    if last is None or last.launch_sent_at is None or last.old_run_id != run.pk:
+        return not may_live(cluster)
+    return last.ended_at is not None and still_reports_end(cluster, run, last.ended_at)
 
 
 def _operated(resource: FoundResource | None) -> Reason | None:

@@ -211,6 +211,11 @@ def uploaded_program(launch: Mapping[str, object] | None) -> str | None:
     return str(launch["jar_id"]) if launch and kind_of(launch) is _PROGRAM else None
 
 
+def is_command(launch: Mapping[str, object] | None) -> bool:
+    """Return whether a checked launch record starts the job by a command."""
+    return launch is not None and isinstance(kind_of(launch), CommandLaunch)
+
+
 def entry_class(launch: Mapping[str, object] | None) -> str | None:
     value = (launch or {}).get("entry_class")
     return value if isinstance(value, str) and value else None

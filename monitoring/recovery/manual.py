@@ -31,6 +31,7 @@ from monitoring.reasons.reason import Reason
 from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.attempt import AttemptOpen, open_attempt
 from monitoring.recovery.candidates import State
+from monitoring.recovery.evidence import may_start_cluster
 from monitoring.recovery.launching import BadLaunch, check_launch
 from monitoring.recovery.states import known_states
 from monitoring.recovery.unseen import found_checkpoints
@@ -274,7 +275,7 @@ def require_answer(job: Job, resource: FoundResource | None) -> None:
             who, source = str(JobResource.of(resource)), resource.source.name
             raise RestartRefused("managed_elsewhere", who, Why.OPERATED(source=source))
         return  # the operator reaches its job even if the cluster does not answer
-    if not job.cluster.reachable:
+    if not job.cluster.reachable and not may_start_cluster(job):
         raise RestartRefused("cluster", job.cluster.name, Why.CLUSTER_NEEDED())
 
 

@@ -10,12 +10,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 
 from django.db.models import Q
 
 from monitoring.engine.client import FlinkClient
-from monitoring.engine.errors import NotFound
+from monitoring.engine.errors import EngineError, NotFound, NotReady, Unreachable
 from monitoring.engine.operations import Forgotten, Operation
 from monitoring.engine_calls import Call, call_all
 from monitoring.models import Savepoint
@@ -29,12 +30,14 @@ from monitoring.savepoints.request import IN_FLIGHT
 from monitoring.savepoints.savers import Saver, saver_of
 from monitoring.savepoints.schedule import request_due
 from monitoring.savepoints.settle import Accepted, ForgottenBut, link_to_history, settle
+from monitoring.savepoints.stops import FoundAfterStop, NotFoundAfterStop, StopSearch, search_for
+from monitoring.savepoints.storage_threads import StorageSilent
 from monitoring.savepoints.through_operator import OperatorAct, operator_resource
 
 BATCH = 100
 
 
-Answer = Accepted | ForgottenBut | Operation[str]
+Answer = Accepted | ForgottenBut | FoundAfterStop | NotFoundAfterStop | Operation[str]
 
 
 def advance(now: datetime) -> CycleReport:
@@ -42,7 +45,7 @@ def advance(now: datetime) -> CycleReport:
     outcome = request_due(now)
     # In memory `posted_at` stays what it was: None means that this worker sends the first request.
     claimed = [each for each in _due(now) if claim(each, now, posted_at=each.posted_at or now)]
-    answers = call_all([_call(each) for each in claimed])
+    answers = call_all([_call(each, now) for each in claimed])
     take_up(now)
     for savepoint, answer in zip(claimed, answers, strict=True):
         outcome[settle(savepoint, answer, now)] += 1
@@ -63,18 +66,19 @@ def _due(now: datetime) -> list[Savepoint]:
     )
 
 
-def _call(savepoint: Savepoint) -> Call[Answer]:
+def _call(savepoint: Savepoint, now: datetime) -> Call[Answer]:
     job_id = savepoint.run.engine_job_id
     if (resource := operator_resource(savepoint)) is not None:
         return Call(savepoint.job.cluster, OperatorAct(savepoint, resource))
     saver = saver_of(savepoint.job, job_id) or Saver(savepoint.job.cluster, job_id)
-    return Call(saver.cluster, _Act(savepoint, saver.engine_job_id))
+    return Call(saver.cluster, _Act(savepoint, saver.engine_job_id, search_for(savepoint, now)))
 
 
 class _Act:
-    """The engine calls for one savepoint, according to its row when it was claimed."""
+    """The engine calls for one savepoint, according to its row when it was claimed. `search`: if there is no answer."""
 
-    def __init__(self, savepoint: Savepoint, job_id: str) -> None:
+    def __init__(self, savepoint: Savepoint, job_id: str, search: StopSearch | None) -> None:
+        self._search = search
         self._job_id = job_id
         self._trigger_id = savepoint.trigger_id
         self._stops_job = savepoint.stops_job
@@ -82,12 +86,23 @@ class _Act:
 
     async def __call__(self, client: FlinkClient) -> Answer:
         if not self._never_sent:
-            return await self._status(client)
+            return await self._status_or_search(client)
         if self._stops_job:
             await client.stop_with_savepoint(self._job_id, self._trigger_id)
         else:
             await client.trigger_savepoint(self._job_id, self._trigger_id)
         return Accepted()
+
+    async def _status_or_search(self, client: FlinkClient) -> Answer:
+        try:
+            return await self._status(client)
+        except EngineError as error:
+            if self._search is None or isinstance(error, NotReady):
+                raise
+            try:
+                return await asyncio.to_thread(self._search.run)
+            except StorageSilent as silent:
+                raise Unreachable(silent.reason) from silent
 
     async def _status(self, client: FlinkClient) -> Answer:
         status = await client.savepoint_status(self._job_id, self._trigger_id)

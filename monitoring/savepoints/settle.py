@@ -17,6 +17,7 @@ from monitoring.reasons.work import WorkReason
 from monitoring.savepoints.claims import Outcome, update
 from monitoring.savepoints.history import CLOCK_SKEW, find_by_path, find_requested
 from monitoring.savepoints.schedule import try_again
+from monitoring.savepoints.stops import FoundAfterStop, NotFoundAfterStop
 
 POLL = timedelta(seconds=1)
 POLL_HISTORY = timedelta(seconds=3)
@@ -46,11 +47,13 @@ class ForgottenBut:
 def settle(savepoint: Savepoint, answer: object, now: datetime) -> Outcome:
     """Apply the answer to the savepoint, and return the result."""
     match answer:
-        case Done(location):
+        case Done(location) | FoundAfterStop(location):
             return _complete(savepoint, location, now)
         case Failed(usable_location=str(location)):
             # Flink: the job failed during its stop, but after the savepoint was complete, so the savepoint is usable.
             return _complete(savepoint, location, now)
+        case NotFoundAfterStop(why):
+            return _fail(savepoint, why, now)
         case Failed(reason, refusal=refusal):
             return _fail(savepoint, refusal or reason, now)
         case Forgotten():

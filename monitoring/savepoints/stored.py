@@ -12,6 +12,8 @@ import logging
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TypeVar
 
 from django.conf import settings
@@ -54,19 +56,22 @@ CHECKPOINTS = 20
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class FoundSavepoint:
+    path: str
+    checkpoint_id: int
+
+
 async def validate(
-    client: FlinkClient, path: str, entry_class: str | None = None, *, limit_s: float = READ_WITHIN_S
+    client: FlinkClient | None, path: str, entry_class: str | None = None, *, limit_s: float = READ_WITHIN_S
 ) -> SavepointValidation | StorageSilent | None:
-    """Let the engine check the snapshot at `path`, or check its files if the engine cannot.
+    """Let the engine check the snapshot at `path`, or check its files if the engine cannot or is gone (None).
 
     None: neither is possible.
     """
-    answer = await client.validate_savepoint(path, entry_class)
-    return answer if answer is not None else await check_in_storage(path, limit_s)
-
-
-async def check_in_storage(path: str, limit_s: float) -> SavepointValidation | StorageSilent | None:
-    """Check the files of the snapshot at `path`. None: they are not reachable."""
+    answer = None if client is None else await client.validate_savepoint(path, entry_class)
+    if answer is not None:
+        return answer
     return await asyncio.to_thread(_check_files_within_limit, path, TimeLimit(limit_s))
 
 
@@ -134,6 +139,40 @@ def _checkpoints_in(directory: str) -> list[int] | None:
     except OSError as error:
         log.warning("%s cannot be looked at: %s", directory, error)
         return None
+
+
+def savepoints_in(directory: str, of: str, since: datetime, time_limit: TimeLimit) -> list[FoundSavepoint] | None:
+    """Return Flink's complete savepoints in the directory that were written after `since`.
+
+    `of` are the first digits of the job's ID in their names. None: the directory is not reachable. Raises
+    StorageSilent.
+    """
+    return _in_thread("files", directory, lambda: _savepoints_in(directory, of, since), time_limit)
+
+
+def _savepoints_in(directory: str, of: str, since: datetime) -> list[FoundSavepoint] | None:
+    try:
+        confined = _confined(directory)
+        if confined is None:
+            return None
+        names = [name for name in files_for(confined).names(confined) if name.startswith(f"{SAVEPOINT}{of}-")]
+        found = (_savepoint(f"{confined}/{name}", f"{directory}/{name}", since) for name in names)
+        return [each for each in found if each is not None]
+    except OSError as error:
+        log.warning("%s cannot be looked at: %s", directory, error)
+        return None
+
+
+def _savepoint(confined: str, path: str, since: datetime) -> FoundSavepoint | None:
+    written = files_for(confined).entries(confined).get(METADATA)
+    if written is None or (written.modified_ms is not None and written.modified_ms < since.timestamp() * 1000):
+        return None
+    try:
+        metadata = _flink_metadata(confined)
+    except (SnapshotUnusable, NotFlinkMetadata) as error:
+        log.warning("%s cannot be looked at: %s", path, error)
+        return None
+    return None if metadata is None else FoundSavepoint(path, metadata.checkpoint_id)
 
 
 def size_of(path: str, time_limit: TimeLimit) -> int | None:

@@ -98,6 +98,7 @@ class ClusterLag:
     last_answer_at: datetime | None
     consecutive_failures: int
     poll_interval_s: float
+    ended: bool = False  # with its only job, so that it does not answer
 
 
 @dataclass(frozen=True)
@@ -232,6 +233,7 @@ def _lag(cluster: Cluster, now: datetime) -> ClusterLag:
     return ClusterLag(
         name=cluster.name,
         reachable=cluster.reachable,
+        ended=cluster.has_ended,
         stranger=cluster.stranger is not None,
         lag_s=max(0.0, (now - due).total_seconds()),
         last_answer_at=cluster.last_answer_at,

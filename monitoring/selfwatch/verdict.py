@@ -125,7 +125,7 @@ def _blind_to_clusters(facts: Facts, limit: timedelta) -> Iterator[Finding]:
     clusters = facts.stored.clusters if facts.stored else ()
     if clusters and all(_overdue(cluster, limit) for cluster in clusters):
         yield Finding("clusters", HealthReason.NONE_POLLED(length=min(each.lag_s for each in clusters)))
-    elif len(clusters) > 1 and all(not cluster.reachable for cluster in clusters):
+    elif len(clusters) > 1 and all(not cluster.reachable and not cluster.ended for cluster in clusters):
         # If one cluster does not answer, the problem is probably there. If none does, it is probably Waymark's.
         yield Finding("clusters", HealthReason.ALL_SILENT(count=len(clusters)))
 
@@ -134,7 +134,7 @@ def _clusters(facts: Facts, limit: timedelta) -> Iterator[Finding]:
     clusters = facts.stored.clusters if facts.stored else ()
     late = [cluster for cluster in clusters if _overdue(cluster, limit)]
     strange = [cluster for cluster in clusters if cluster.stranger]
-    silent = [cluster for cluster in clusters if not cluster.reachable and not cluster.stranger]
+    silent = [each for each in clusters if not (each.reachable or each.stranger or each.ended)]
     if strange:
         yield Finding("clusters", HealthReason.ANOTHER_CLUSTER(clusters=_of(strange, clusters)))
     if 0 < len(late) < len(clusters):

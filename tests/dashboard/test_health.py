@@ -7,6 +7,7 @@ import pytest
 
 from dashboard.health import Freshness, JobFacts, Level, judge, urgency
 from monitoring.models import Cluster, Job, Run, RunState, Severity
+from monitoring.reasons.engines import EngineReason
 
 NOW = datetime(2026, 11, 21, 14, 0, tzinfo=UTC)
 
@@ -48,6 +49,15 @@ def test_jobs_of_an_unreachable_cluster_are_unknown() -> None:
     health = judge(facts(RunState.FAILED, cluster=silent), NOW)
     assert (health.level, health.state_word, health.freshness) == (Level.UNKNOWN, "unknown", Freshness.UNKNOWN)
     assert "apac has not answered for 9 min" in health.sentence
+
+
+def test_a_job_whose_cluster_has_ended_with_it_has_its_last_state() -> None:
+    since = NOW - timedelta(minutes=9)
+    ended = Cluster(name="apac", unreachable_since=since, last_error_value=EngineReason.CLUSTER_ENDED())
+    health = judge(facts(RunState.FAILED, cluster=ended), NOW)
+    assert (health.level, health.state_word) == (Level.FAILING, "FAILED")
+    ended.stranger = {"kind": "addresses"}
+    assert judge(facts(RunState.FAILED, cluster=ended), NOW).level is Level.UNKNOWN
 
 
 def test_jobs_are_unknown_when_polling_has_stopped() -> None:

@@ -131,6 +131,7 @@ def _died(attempt: RestartAttempt, state: str, failure: str, now: datetime) -> O
 def _runs(attempt: RestartAttempt, state: str, now: datetime) -> Outcome:
     run = (
         Run.objects.filter(job=attempt.job_id, engine_job_id=attempt.engine_job_id)
+        .exclude(number__lte=attempt.old_run.number if attempt.old_run else 0)  # deployments may share a job ID
         .select_related("job")
         .order_by("-number")
         .first()

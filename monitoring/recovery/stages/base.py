@@ -11,16 +11,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from monitoring.discovery.platform import has_one_job, may_live
 from monitoring.engine.answers import TERMINAL_STATES, JobOverview
 from monitoring.engine.client import FlinkClient
-from monitoring.engine.errors import EngineError
+from monitoring.engine.errors import EngineError, NotReady
 from monitoring.engine_calls import CALL_LIMIT_S
 from monitoring.models import AttemptState, RestartAttempt, RestartTrigger, Run, StepState
 from monitoring.pauses import pause_reason
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.recovery import RecoveryReason as Why
+from monitoring.recovery.launching import is_command
 from monitoring.recovery.rows_written_again import end_states
-from monitoring.savepoints.history import plain_path
+from monitoring.savepoints.history import CLOCK_SKEW, plain_path
 
 # The states of an intended end, by a person or by the program itself.
 WISHED = ("CANCELED", "FINISHED")
@@ -136,6 +138,29 @@ def launch_of(attempt: RestartAttempt) -> dict[str, object] | None:
     return None if attempt.resource else launch
 
 
+def starts_cluster(attempt: RestartAttempt) -> bool:
+    """Return whether the attempt's command starts another cluster, because the job's own ends with the job."""
+    return is_command(launch_of(attempt)) and has_one_job(attempt.job.cluster)
+
+
+def cluster_is_over(attempt: RestartAttempt) -> bool:
+    """Return whether the job's cluster has ended with the job, so that only another cluster can answer."""
+    cluster = attempt.job.cluster
+    return is_command(launch_of(attempt)) and cluster.has_ended and not may_live(cluster)
+
+
+async def jobs_of(client: FlinkClient, *, cluster_over: bool) -> tuple[JobOverview, ...] | None:
+    """Return the engine's jobs, or None if its cluster is over and nothing answers at its address."""
+    try:
+        return await client.jobs_overview()
+    except NotReady:
+        raise
+    except EngineError:
+        if cluster_over:
+            return None
+        raise
+
+
 @dataclass(frozen=True)
 class EngineRuns:
     """Identifies runs of a job in the engine's list: by its name and all engine job IDs of its runs and attempts.
@@ -151,6 +176,11 @@ class EngineRuns:
     def own(self, jobs: Iterable[JobOverview]) -> JobOverview | None:
         """Return the run that this attempt started."""
         return next((job for job in jobs if job.id == self.own_id), None)
+
+    def begun_since(self, jobs: Iterable[JobOverview], since: datetime) -> JobOverview | None:
+        """Return the newest run of the job that began after `since`, by the engine's clock."""
+        begun = [job for job in self._others(jobs) if job.started_at >= since - CLOCK_SKEW]
+        return max(begun, key=lambda job: job.started_at, default=None)
 
     def old_run_ended_again(self, jobs: Iterable[JobOverview]) -> bool:
         """Return whether the old run came back and ended again, later than the end that caused the attempt."""

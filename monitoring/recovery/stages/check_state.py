@@ -26,6 +26,7 @@ from monitoring.recovery.stages.base import (
     Outcome,
     Wait,
     automatic,
+    cluster_is_over,
     given_up,
     launch_of,
     wait_for,
@@ -35,7 +36,7 @@ from monitoring.recovery.states import restore_candidates
 from monitoring.recovery.unseen import unseen_checkpoints
 from monitoring.savepoints.checking import record_finding
 from monitoring.savepoints.storage_threads import StorageSilent
-from monitoring.savepoints.stored import check_in_storage, validate
+from monitoring.savepoints.stored import validate
 
 # The job may be down during the check. If storage does not answer by then, the engine checks the snapshot at the start.
 STATE_READ_WITHIN_S = 15.0
@@ -61,12 +62,12 @@ class CheckState:
             return Next(AttemptState.STOPPING, text, StepState.SKIPPED)
         if not attempt.restore_path and (outcome := _choose(attempt)):
             return outcome
-        path, program, is_operated = attempt.restore_path, entry_class(launch_of(attempt)), attempt.resource is not None
+        path, program = attempt.restore_path, entry_class(launch_of(attempt))
+        # The operator starts the job even if its cluster does not answer.
+        has_no_engine = cluster_is_over(attempt) or attempt.resource is not None
 
         async def act(client: FlinkClient) -> object:
-            if is_operated:  # the operator starts the job even if its cluster does not answer
-                return await check_in_storage(path, STATE_READ_WITHIN_S)
-            return await validate(client, path, program, limit_s=STATE_READ_WITHIN_S)
+            return await validate(None if has_no_engine else client, path, program, limit_s=STATE_READ_WITHIN_S)
 
         return Act(act)
 

@@ -7,25 +7,33 @@
    not known the ID for a while. Use the same ID, so that the engine refuses a second job.
 
 The time that a launch command takes does not count towards the attempt's time limit.
+
+In application mode the command starts another cluster, which cannot refuse a second start: it is run only once. Before
+it, silence of the cluster that has ended is no obstacle. After it, the cluster that answers at the address of the job's
+cluster and runs the job is accepted as the same cluster.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from django.utils.translation import gettext_noop as _
 
+from monitoring import audit
 from monitoring.engine.answers import JobOverview
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Malformed, NotFound, NotReady, Refused, Unreachable
 from monitoring.engine.identity import Identity, identity_of, other_cluster_reason, same
+from monitoring.engine.registration import confirm_same
 from monitoring.engine_calls import CALL_LIMIT_S
 from monitoring.models import AttemptState, RestartAttempt
 from monitoring.reasons.columns import columns, stored
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.recovery import RecoveryReason as Why
+from monitoring.recovery.attempt import TIME_LIMIT
 from monitoring.recovery.launch_values import NotRun
 from monitoring.recovery.launching import (
     BadLaunch,
@@ -40,14 +48,18 @@ from monitoring.recovery.stages.base import (
     WISHED,
     Act,
     End,
+    EngineRuns,
     Next,
     Outcome,
     Wait,
     automatic,
+    cluster_is_over,
     engine_runs_of,
     given_up,
     is_unattended_restore,
+    jobs_of,
     launch_of,
+    starts_cluster,
     write,
 )
 from monitoring.recovery.stages.check_state import (
@@ -66,9 +78,10 @@ _NO_PROGRAM = re.compile(r"Jar file .+ does not exist")
 
 @dataclass(frozen=True)
 class Known:
-    """The engine knows the attempt's job ID."""
+    """The engine knows the run that the attempt started. `identity`: that of its cluster, if it is another one."""
 
     job: JobOverview
+    identity: Identity | None = None
 
 
 @dataclass(frozen=True)
@@ -101,13 +114,13 @@ class NotSeen:
 
 
 @dataclass(frozen=True)
-class Stranger:
-    """Another cluster answers at the address of the job's cluster: `why` names both.
+class Hindered:
+    """The job cannot be launched or looked for now: `why`, such as another cluster at the address of the job's cluster.
 
     `withheld`: the launch was due but not sent.
     """
 
-    why: Reason
+    why: Reason | str
     withheld: bool
 
 
@@ -131,21 +144,19 @@ class StartJob:
     def conclude(self, attempt: RestartAttempt, answer: object, now: datetime) -> Outcome:
         match answer:
             case Launched(job_id):
-                write(attempt, launched_at=now, engine_job_id=job_id, deadline_at=_deadline(attempt, now))
-                return Next(AttemptState.WAITING, Why.STARTED(id=job_id, how=_from(attempt)))
+                return _launched(attempt, job_id, now)
             case Unclear(why):
                 # From now on the stage looks for the job. `error` keeps the launch's error, if the job never appears.
                 found = {"deadline_at": _deadline(attempt, now), **columns("error", why.reason)}
                 write(attempt, launch_sent_at=now, **found)
                 return _search_description(attempt, why)
-            case Known(job):
-                write(attempt, launched_at=now)
-                return Next(AttemptState.WAITING, Why.STARTED(id=job.id, how=_from(attempt)))
+            case Known(job, identity):
+                return _found(attempt, job, identity, now)
             case OtherRun(job):
                 return End(AttemptState.CANCELED, _by_another(job))
             case OldRunEndedAgain():
                 return End(AttemptState.CANCELED, Why.DIED_AGAIN())
-            case Stranger(why, withheld):
+            case Hindered(why, withheld):
                 if withheld and attempt.launches == 1:
                     write(attempt, launch_sent_at=None, launches=0)  # the only launch request was not sent
                 return Wait(Why.ENGINE_SAID(answer=why))
@@ -161,6 +172,23 @@ class StartJob:
                 return _search_description(attempt, answer)
             case _:
                 raise TypeError(f"{type(answer).__name__} is not an answer to a launch")
+
+
+def _launched(attempt: RestartAttempt, job_id: str, now: datetime) -> Outcome:
+    if starts_cluster(attempt):
+        deadline = max(_deadline(attempt, now), now + TIME_LIMIT)
+        write(attempt, engine_job_id=job_id, launch_sent_at=now, deadline_at=deadline)
+        return Wait(Why.CLUSTER_STARTING(id=job_id))
+    write(attempt, launched_at=now, engine_job_id=job_id, deadline_at=_deadline(attempt, now))
+    return Next(AttemptState.WAITING, Why.STARTED(id=job_id, how=_from(attempt)))
+
+
+def _found(attempt: RestartAttempt, job: JobOverview, another: Identity | None, now: datetime) -> Outcome:
+    write(attempt, launched_at=now, engine_job_id=job.id)
+    if another is not None:
+        why = Why.CLUSTER_ACCEPTED(epoch=attempt.epoch, job=attempt.job.name)
+        confirm_same(attempt.job.cluster, audit.AUTOMATION, why, another)
+    return Next(AttemptState.WAITING, Why.STARTED(id=job.id, how=_from(attempt)))
 
 
 def _by_another(life: JobOverview) -> Reason:
@@ -205,14 +233,13 @@ def _may_send(attempt: RestartAttempt, now: datetime) -> bool:
     if attempt.launch_sent_at is None:
         return True
     launch = launch_of(attempt) or {}
-    if not kind_of(launch).repeatable(launch):
+    if not kind_of(launch).repeatable(launch) or starts_cluster(attempt):
         return False
     return now - attempt.launch_sent_at >= SEND_AGAIN_AFTER and attempt.launches < MOST_LAUNCHES
 
 
 def _act(attempt: RestartAttempt, send: bool) -> Act:
-    engine_runs, decided_by_itself = engine_runs_of(attempt), automatic(attempt)
-    launch = launch_of(attempt) or {}
+    launch, row = launch_of(attempt) or {}, attempt.job.cluster.identity
     order = LaunchOrder(
         launch,
         attempt.engine_job_id,
@@ -220,27 +247,72 @@ def _act(attempt: RestartAttempt, send: bool) -> Act:
         attempt.restore_path,
         is_automatic=is_unattended_restore(attempt),
     )
-    kind, row = kind_of(launch), attempt.job.cluster.identity
-    known = Identity.from_row(row) if row else None
+    kind, another_cluster = kind_of(launch), starts_cluster(attempt)
+    look = _Look(
+        engine_runs_of(attempt),
+        order,
+        send,
+        known=Identity.from_row(row) if row else None,
+        decided_by_itself=automatic(attempt),
+        is_over=send and cluster_is_over(attempt),
+        since=attempt.created_at if another_cluster and not send else None,
+    )
 
     async def act(client: FlinkClient) -> object:
-        if known is not None and (why := await _why_another(client, known)):
-            return Stranger(why, withheld=send)
-        jobs = await client.jobs_overview()
-        if own := engine_runs.own(jobs):
-            return Known(own)
-        if living := engine_runs.live(jobs):
-            return OtherRun(living)
-        if decided_by_itself and engine_runs.old_run_ended_again(jobs):
-            return OldRunEndedAgain()
-        if decided_by_itself and send and (ended := engine_runs.ended_since(jobs)):
-            return OtherRun(ended)
-        if not send:
-            return NotSeen()
-        named = frozenset(job.id for job in jobs)
-        return await _launch(client, kind, replace(order, named=named))
+        try:
+            found = await look.at(client)
+        except EngineError as error:
+            if another_cluster and send:
+                return Hindered(error.reason, withheld=True)  # the job's cluster is not known to have ended yet
+            raise
+        return await _launch(client, kind, found) if isinstance(found, LaunchOrder) else found
 
     return Act(act, CALL_LIMIT_S + kind.limit_s(launch))
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What is looked up before a launch (`send`), or instead of it.
+
+    `known`: the identity of the job's cluster. `is_over`: that cluster has ended. `since`: the command has started
+    another cluster since then, whose identity and job ID may differ; None: it has not.
+    """
+
+    engine_runs: EngineRuns
+    order: LaunchOrder
+    send: bool
+    known: Identity | None
+    decided_by_itself: bool
+    is_over: bool
+    since: datetime | None
+
+    async def at(self, client: FlinkClient) -> object:
+        """Return what the engine shows, or the order if the job must be launched now. Raise EngineError."""
+        if self.is_over and await jobs_of(client, cluster_over=True) is None:
+            return self.order
+        stranger = None if self.known is None else await _stranger(client, self.known)
+        hindered = None
+        if self.known is not None and stranger is not None:
+            hindered = Hindered(other_cluster_reason(client.url, self.known, stranger), withheld=self.send)
+            if self.since is None or stranger.application is None:
+                return hindered
+        jobs = await client.jobs_overview()
+        if own := self._own(jobs):
+            return Known(own, stranger)
+        return hindered or self._of_others(jobs)
+
+    def _own(self, jobs: Sequence[JobOverview]) -> JobOverview | None:
+        own = self.engine_runs.own(jobs)
+        return own if own or self.since is None else self.engine_runs.begun_since(jobs, self.since)
+
+    def _of_others(self, jobs: Sequence[JobOverview]) -> object:
+        if living := self.engine_runs.live(jobs):
+            return OtherRun(living)
+        if self.decided_by_itself and self.engine_runs.old_run_ended_again(jobs):
+            return OldRunEndedAgain()
+        if self.decided_by_itself and self.send and (ended := self.engine_runs.ended_since(jobs)):
+            return OtherRun(ended)
+        return replace(self.order, named=frozenset(job.id for job in jobs)) if self.send else NotSeen()
 
 
 async def _launch(client: FlinkClient, kind: LaunchKind, order: LaunchOrder) -> Launched | Unclear:
@@ -251,14 +323,16 @@ async def _launch(client: FlinkClient, kind: LaunchKind, order: LaunchOrder) -> 
         return Unclear(error)
 
 
-async def _why_another(client: FlinkClient, known: Identity) -> Reason | None:
-    """Return why another cluster answers, None for the job's own cluster and for one without an identity."""
+async def _stranger(client: FlinkClient, known: Identity) -> Identity | None:
+    """Return the identity of another cluster, None for the job's own cluster and for one without an identity."""
     config = await client.manager_config_if_shown()
     found = identity_of(config.settings) if config else None
-    return other_cluster_reason(client.url, known, found) if found and not same(known, found) else None
+    return found if found and not same(known, found) else None
 
 
 def _not_seen(attempt: RestartAttempt, now: datetime) -> Outcome:
+    if starts_cluster(attempt):
+        return Wait(Why.NOT_KNOWN_YET(id=attempt.engine_job_id), timedelta(seconds=2))
     sent_at = attempt.launch_sent_at or now
     launch = launch_of(attempt) or {}
     most = MOST_LAUNCHES if kind_of(launch).repeatable(launch) else 1

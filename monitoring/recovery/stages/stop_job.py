@@ -44,14 +44,17 @@ from monitoring.recovery.stages.base import (
     Outcome,
     Wait,
     automatic,
+    cluster_is_over,
     engine_runs_of,
     given_up,
+    jobs_of,
     launch_of,
     requires_ended_job,
     wait_for,
     write,
 )
 from monitoring.savepoints.request import SavepointDeferred, request_savepoint
+from monitoring.savepoints.stops import has_ended_unsaved
 from monitoring.savepoints.stored import validate
 
 # How often to look again while a store of jobs that Waymark cannot reach may start the job again.
@@ -95,9 +98,11 @@ class StopJob:
         is_ours = attempt.job.cluster.engine == Engine.SPARK
         to_cancel = known if _may_cancel(attempt) else None
         saved_before, path, program = attempt.stop_first, attempt.restore_path, entry_class(launch_of(attempt))
+        is_over = cluster_is_over(attempt)
 
         async def act(client: FlinkClient) -> object:
-            jobs = await client.jobs_overview()
+            answered = await jobs_of(client, cluster_over=is_over)
+            jobs = answered or ()
             living = engine_runs.live(jobs)
             if living is not None and living.id == to_cancel and living.state != "CANCELLING":
                 if saved_before and (why := await _why_gone(client, path, program)):
@@ -109,7 +114,7 @@ class StopJob:
             if store is not None:
                 return replace(found, may_come_back=await asyncio.to_thread(stored_job_reason, store, known))
             wished = any(job.id == known and job.state in WISHED for job in jobs)
-            return found if wished or is_ours else await _add_recovery_reason(client, known, found)
+            return found if wished or is_ours or answered is None else await _add_recovery_reason(client, known, found)
 
         return Act(act)
 
@@ -134,6 +139,8 @@ class StopJob:
             case StateGone(why):
                 gone = Why.STATE_GONE(path=attempt.restore_path, why=why)
                 return End(AttemptState.FAILED, gone, job_still_runs=True)
+            case EngineError() if saved_nothing := _ended_unsaved(attempt):
+                return saved_nothing
             case EngineError():
                 return wait_for(answer)
             case _:
@@ -234,6 +241,15 @@ def _continue_from(attempt: RestartAttempt, saved: Savepoint | None) -> Outcome:
         savepoint_id=saved.pk,
     )
     return Next(AttemptState.LAUNCHING, Why.STOPPED_TO_GO_ON(path=saved.path))
+
+
+def _ended_unsaved(attempt: RestartAttempt) -> End | None:
+    """Return the failure of an attempt whose cluster has ended with the stop, but without a savepoint."""
+    saved = attempt.stop_savepoint
+    if saved is None or not has_ended_unsaved(saved, attempt.job.cluster):
+        return None
+    why = Why.ENDED_SAVEPOINT_FAILED(failure=stored(saved, "failure"))
+    return End(AttemptState.FAILED, why, nothing_runs=True)
 
 
 def _stopping(attempt: RestartAttempt, life: JobOverview, now: datetime) -> Outcome:

@@ -122,6 +122,23 @@ def test_a_change_is_seen_by_the_watch_and_not_by_another_list(kubernetes, sourc
     assert kubernetes.requests["list", played.FLINK] == 1
 
 
+def test_a_cluster_whose_operator_reports_another_state_is_polled_at_once(kubernetes, source, look):
+    """It may report the end of the job, which matters only if the cluster does not answer."""
+    kubernetes.put("orders", status=RUNNING)
+    look()
+    planned = timezone.now()
+    Cluster.objects.update(next_poll_at=planned)
+    kubernetes.put("orders", labels={"a": ""}, status=RUNNING)
+    look(lasts_s=1.5)
+    kubernetes.put("orders", labels={"a": ""}, status=RUNNING | {"error": "pending"})
+    Cluster.objects.update(next_poll_at=planned)
+    look(lasts_s=1.5)
+    assert one().next_poll_at == planned
+    kubernetes.put("orders", labels={"a": ""}, status={"jobStatus": {"state": "FAILED", "jobId": "ab" * 16}})
+    look(lasts_s=1.5)
+    assert one().next_poll_at is None
+
+
 def test_a_deleted_deployment_is_archived_with_its_history_and_restored_as_the_same_cluster(kubernetes, source, look):
     kubernetes.put("orders", labels={"team": "payments"})
     look()

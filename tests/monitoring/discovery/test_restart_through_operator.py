@@ -13,6 +13,7 @@ from monitoring.discovery.kubernetes.resources import read
 from monitoring.kubernetes.kinds import JOB_KINDS
 from monitoring.models import (
     AttemptState,
+    Cluster,
     DiscoverySource,
     FoundResource,
     Job,
@@ -314,6 +315,17 @@ def test_a_dead_job_is_redeployed_from_its_newest_snapshot(job, operator, drive)
     attempt = drive(job)
     assert (attempt.state, attempt.trigger) == ("succeeded", "automatic")
     assert operator.deployments == ["file:/chk/7"]
+
+
+def test_a_dead_job_whose_cluster_does_not_answer_is_redeployed(job, operator, drive):
+    die(job, operator)
+    Cluster.objects.update(unreachable_since=timezone.now() - timedelta(minutes=5))
+    operator.jobs.loses_request_of = {"overview"}
+    with pytest.raises(AssertionError):
+        drive(job, turns=4)
+    assert operator.deployments == ["file:/chk/7"]
+    operator.jobs.loses_request_of = set()
+    assert drive(job).state == "succeeded"
 
 
 def test_a_snapshot_that_is_gone_is_replaced_by_the_next_one(job, operator, drive):

@@ -7,7 +7,17 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from monitoring.engine.answers import JobOverview
-from monitoring.engine.evidence import Alive, Answered, Missing, NoAnswer, Terminal, Unknown, Unreachable, evidence_of
+from monitoring.engine.evidence import (
+    Alive,
+    Answered,
+    Missing,
+    NoAnswer,
+    ReportedEnd,
+    Terminal,
+    Unknown,
+    Unreachable,
+    evidence_of,
+)
 from monitoring.reasons.engines import EngineReason
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -50,6 +60,13 @@ def test_an_engine_without_any_job_may_have_just_started(seconds, lost):
 def test_silence_is_never_a_loss():
     evidence = evidence_of(ID, NoAnswer("refused"), Missing(NOW, 50), NOW + timedelta(days=1))
     assert evidence == Unreachable("refused")
+
+
+def test_an_end_that_another_source_reports_counts_only_for_its_job_and_only_in_silence():
+    end = ReportedEnd("FAILED", NOW, EngineReason.FIRST_SEEN())
+    assert evidence_of(ID, NoAnswer("refused", {ID: end}), None, NOW) == Terminal("FAILED", end)
+    assert evidence_of(ID, NoAnswer("refused", {OTHER: end}), None, NOW) == Unreachable("refused")
+    assert evidence_of(ID, naming("RUNNING"), None, NOW) == Alive("RUNNING")
 
 
 def test_a_job_that_the_engine_does_not_deny_is_never_lost():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from monitoring.engine.identity import Identity, identity_of, other_cluster_reason, same
+from monitoring.engine.identity import Application, Identity, identity_of, other_cluster_reason, same
 from tests.monitoring.engine.flink_server import MANAGER, PROCESS
 
 STANDALONE = {"jobmanager.rpc.address": "jm", "jobmanager.rpc.port": "6123", "web.tmpdir": MANAGER["web.tmpdir"]}
@@ -68,6 +68,30 @@ def test_a_second_cluster_without_a_cluster_id_is_not_distinguished_from_a_resta
 
 def test_an_engine_without_identifying_settings_has_no_identity() -> None:
     assert identity_of({"parallelism.default": "2"}) is None
+
+
+@pytest.mark.parametrize(
+    ("config", "application"),
+    [
+        ({"execution.target": "embedded"}, Application()),
+        ({"execution.target": "yarn-per-job", "state.savepoints.dir": "s3://b/sp"}, Application(0, "s3://b/sp")),
+        ({"execution.target": "embedded", "high-availability.type": "kubernetes"}, Application(15)),
+        ({"execution.target": "embedded", "execution.shutdown-on-application-finish": "false"}, None),
+        ({"execution.target": "kubernetes-session"}, None),
+        ({}, None),
+    ],
+)
+def test_a_cluster_of_application_mode_ends_with_its_job(config: dict[str, str], application: Application) -> None:
+    found = first(STANDALONE | config)
+    assert found.application == application
+    assert Identity.from_row(found.as_row()) == found
+    assert same(found, first(STANDALONE))
+
+
+def test_an_identity_of_an_earlier_version_is_no_application() -> None:
+    row = first(STANDALONE).as_row()
+    del row["application"]
+    assert Identity.from_row(row).application is None
 
 
 def test_an_identity_is_equal_after_it_was_stored() -> None:

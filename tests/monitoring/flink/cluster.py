@@ -20,7 +20,7 @@ _NOT_READY = "UnavailableDispatcherOperationException"
 _JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
 _TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
 # With all sizes given, Flink starts no extra JVM to compute them.
-_MEMORY = {
+MEMORY = {
     f"taskmanager.memory.{part}": size
     for part, size in {
         "framework.heap.size": "128m",
@@ -35,7 +35,7 @@ _MEMORY = {
         "jvm-overhead.max": "64m",
     }.items()
 }
-_LOGGING = """rootLogger.level = INFO
+LOGGING = """rootLogger.level = INFO
 rootLogger.appenderRef.console.ref = console
 appender.console.name = console
 appender.console.type = CONSOLE
@@ -64,7 +64,7 @@ class FlinkProcess:
 
     def configure(self, configuration: Mapping[str, object]) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
-        (self.directory / "log4j.properties").write_text(_LOGGING)
+        (self.directory / "log4j.properties").write_text(LOGGING)
         lines = [f"{key}: {json.dumps(value)}" for key, value in configuration.items()]
         (self.directory / "config.yaml").write_text("\n".join(lines) + "\n")
 
@@ -114,9 +114,9 @@ class FlinkCluster:
             for index in range(job_managers)
         ]
         for process, rest_port, rpc_port in zip(self.job_managers, self.rest_ports, rpc_ports, strict=True):
-            process.configure({**shared, **_addresses(rest_port, rpc_port)})
+            process.configure({**shared, **addresses(rest_port, rpc_port)})
         self.task_manager = FlinkProcess("tm", _TASK_MANAGER, home, java_home, directory, "400m")
-        self.task_manager.configure({**shared, **_addresses(self.rest_ports[0], rpc_ports[0])})
+        self.task_manager.configure({**shared, **addresses(self.rest_ports[0], rpc_ports[0])})
 
     @property
     def urls(self) -> list[str]:
@@ -180,7 +180,7 @@ class FlinkCluster:
             "taskmanager.bind-host": LOOPBACK,
             "taskmanager.numberOfTaskSlots": SLOTS,
             "taskmanager.cpu.cores": 2.0,
-            **_MEMORY,
+            **MEMORY,
             "io.tmp.dirs": str(self.directory / "tmp"),
             "parallelism.default": 2,
             "execution.checkpointing.dir": f"file://{self.checkpoints}",
@@ -206,7 +206,7 @@ class FlinkCluster:
         }
 
 
-def _addresses(rest_port: int, rpc_port: int) -> dict[str, object]:
+def addresses(rest_port: int, rpc_port: int) -> dict[str, object]:
     return {
         "jobmanager.rpc.address": LOOPBACK,
         "jobmanager.rpc.port": rpc_port,

@@ -38,7 +38,7 @@ Report = Callable[[CycleReport], None]
 
 
 class InDatabase(Protocol):
-    """Runs a function in the thread that may use the database, and returns its result."""
+    """Runs a function in the thread that may use the database and its clock, and returns its result."""
 
     def __call__(self, work: Callable[[], T]) -> Awaitable[T]: ...
 
@@ -115,17 +115,23 @@ class Rounds:
             return loop.run_in_executor(database, work)
 
         renewal = asyncio.create_task(self._renew(claim, in_database))
-        next_look_at = self._now() + _AGAIN_AFTER
+        pause = _AGAIN_AFTER
         try:
             look = _looks()[claim.source.kind]
             changes, problem = await look(claim, in_database, self._lasts_s, self._now)
             await in_database(lambda: _note(claim, problem, self._now()))
             if not problem:
-                next_look_at = self._now()
+                pause = timedelta()
+        except asyncio.CancelledError:
+            pause = timedelta()  # another worker continues
+            raise
         finally:
             renewal.cancel()
-            database.submit(claims.release, claim, next_look_at)
+            database.submit(self._release, claim, pause)
         return _report(claim.source, changes)
+
+    def _release(self, claim: Claim, pause: timedelta) -> None:
+        claims.release(claim, self._now() + pause)
 
     async def _renew(self, claim: Claim, in_database: InDatabase) -> None:
         with contextlib.suppress(ClaimLost, DatabaseError):  # the next change notices it, too

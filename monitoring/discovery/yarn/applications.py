@@ -178,7 +178,7 @@ def assign(listed: Iterable[Application], known: Iterable[Known]) -> Iterator[tu
     """Yield each application with its key. An application may be yielded for a key after another one.
 
     An application keeps its key for its life. A new one takes the key of its queue and name if no application that runs
-    has it. Otherwise, it has a key of its own.
+    has it. Otherwise, its key has its id.
     """
     rows = {row.key: row for row in known}
     by_id = {row.id: row for row in rows.values()}

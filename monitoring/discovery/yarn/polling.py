@@ -85,8 +85,8 @@ async def examine(source: DiscoverySource) -> Sequence[Finding]:
 async def _poll(
     client: ResourceManagers, claim: Claim, in_database: InDatabase, changes: Counter[Change], now: Now
 ) -> None:
-    source, began = claim.source, now()
-    progress = await in_database(lambda: _progress(source))
+    source = claim.source
+    began, progress = await in_database(lambda: (now(), _progress(source)))
     since = max(began - ENDED_KEPT, (progress.listed_at or began - ENDED_KEPT) - _OVERLAP)
     live = await client.live(source.application_tags, MOST + 1)
     ended = await client.ended(since, source.application_tags, MOST + 1)

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
-from typing import Any
+from datetime import datetime
 
 import pytest
 
@@ -39,16 +40,27 @@ def yarn_source(yarn: PlayedYarn, transactional_db: None) -> DiscoverySource:
     )
 
 
+def now_in_a_thread() -> datetime:
+    """Return the time. The clock asks the database, so an event loop must not read it."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return clock.now()
+    raise AssertionError("the clock is read in an event loop")
+
+
 @pytest.fixture
 def look() -> Look:
-    """Return a function that runs one round of all due sources to its end, and returns its unexpected errors."""
+    """Return a function that runs one round of all due sources to its end, and raises an unexpected error."""
 
-    def run(lasts_s: float = 0.0, now: Callable[[], Any] = clock.now) -> list[Exception]:
+    def run(lasts_s: float = 0.0) -> list[Exception]:
         errors: list[Exception] = []
-        rounds = Rounds(lasts_s, now)
+        rounds = Rounds(lasts_s, now_in_a_thread)
         DiscoverySource.objects.update(next_look_at=None)
         rounds.start_due(lambda report: None, lambda name, error: errors.append(error))
         rounds.join(120)
+        if errors:
+            raise errors[0]
         return errors
 
     return run

@@ -78,7 +78,7 @@ class KnownRun:
 
     @property
     def has_backlog(self) -> bool:
-        """Return whether figures must be read before the run's rhythm is due.
+        """Return whether figures must be read before they are due by the run's schedule.
 
         They must if there are more unfinished checkpoints than pending ones, and the last read had no problem.
         """
@@ -150,7 +150,7 @@ def recall(cluster: Cluster, remembered: KnownCluster | None, now: datetime) -> 
     runs = unread_runs(cluster)
     if remembered is None and cluster.identity is None:
         reported["needs_version"] = True
-    # A stored answer remains stored after writes of other workers, but is useless if the ID belongs to another run now.
+    # Another worker may have written since. A stored answer is used only if its job ID still belongs to the same run.
     before = remembered.runs if remembered is not None else {}
     same = {job_id for job_id, run in runs.items() if job_id in before and before[job_id].key == run.key}
     answers = remembered.answers if remembered is not None else {}
@@ -291,7 +291,7 @@ def _seen_elsewhere(cluster: Cluster, job_ids: Collection[str]) -> dict[str, Kno
 
 
 def _poll_schedule(cluster: Cluster, job_id: str, every_s: float) -> PollSchedule:
-    """Return the run's rhythm.
+    """Return the schedule of the run's polls.
 
     For a run that is read at each tick, its moments are halfway between the ticks, so that a late tick misses none.
     """
@@ -301,5 +301,5 @@ def _poll_schedule(cluster: Cluster, job_id: str, every_s: float) -> PollSchedul
 
 
 def _settings(cluster: Cluster) -> tuple[object, ...]:
-    """Return the settings that determine the rhythms."""
+    """Return the settings that determine the schedules."""
     return cluster.poll_interval_s, cluster.history_length

@@ -144,7 +144,7 @@ def _denials(
 ) -> list[Callable[[], Awaitable[None]]]:
     """Return requests that check each live run that the engine did not list.
 
-    If the engine does not answer 404, `undenied` gets the reason why the run may still live.
+    If the engine does not answer 404, `undenied` gets the reason why the run may still be alive.
     """
 
     async def ask(job_id: str) -> None:

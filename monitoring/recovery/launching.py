@@ -1,4 +1,4 @@
-"""Start a job again, by the kind of its launch record. A new kind is a class and a line in KINDS."""
+"""Start a job as its launch record says: each kind of record is a class in KINDS."""
 
 from __future__ import annotations
 

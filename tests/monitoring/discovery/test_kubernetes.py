@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 from django.utils import timezone
 
@@ -88,9 +86,11 @@ def test_warnings_of_the_operator_are_shown_with_their_job(kubernetes, source, l
 
 def test_a_problem_lasts_since_it_was_first_reported(kubernetes, source, look):
     kubernetes.put("orders", status=RUNNING | {"error": "no quota"})
-    look(now=lambda: NOW)
+    look()
+    FoundResource.objects.update(problem_since=NOW)
     kubernetes.put("orders", status=RUNNING | {"error": "still no quota"})
-    look(lasts_s=1.5, now=lambda: NOW + timedelta(minutes=5))
+    look(lasts_s=1.5)
+    assert FoundResource.objects.get().problem == "The operator reports: still no quota"
     assert platform_problems() == {one().pk: [Interval(NOW, None)]}
     kubernetes.put("orders", status=RUNNING)
     look(lasts_s=1.5)
@@ -102,8 +102,9 @@ def test_a_problem_of_a_pod_is_one_of_its_cluster(kubernetes, source, look):
     labels = {"app": "orders", "component": "jobmanager"}
     waiting = {"state": {"waiting": {"reason": "ImagePullBackOff"}}}
     kubernetes.put("orders-abc", played.POD, labels=labels, status={"containerStatuses": [waiting]})
-    look(now=lambda: NOW)
-    assert platform_problems() == {one().pk: [Interval(NOW, None)]}
+    look()
+    pod = FoundResource.objects.get(name="orders-abc")
+    assert platform_problems() == {one().pk: [Interval(pod.changed_at, None)]}
     kubernetes.delete("orders-abc", played.POD)
     look(lasts_s=1.5)
     assert platform_problems() == {}
@@ -234,7 +235,7 @@ def test_the_selector_and_the_namespaces_choose(kubernetes, source, look):
     assert set(Cluster.objects.values_list("name", flat=True)) == {"two/c"}
 
 
-def test_other_kinds_are_found_but_are_no_clusters(kubernetes, source, look):
+def test_resources_of_other_kinds_are_found_but_do_not_become_clusters(kubernetes, source, look):
     kubernetes.put("session")
     kubernetes.put("job", played.SESSION_JOB, spec={"deploymentName": "session"}, status=RUNNING)
     kubernetes.put("snap", played.SNAPSHOT, spec={"jobReference": {"kind": "FlinkDeployment", "name": "session"}})
@@ -289,7 +290,7 @@ def test_bookmarks_advance_the_version_of_a_kind_without_changes(kubernetes, sou
     assert {row.version for row in WatchedKind.objects.all()} == {str(kubernetes.version)}
 
 
-def test_missing_operators_are_no_error_and_what_was_found_stays(kubernetes, source, look):
+def test_a_missing_operator_is_not_an_error_and_found_clusters_stay(kubernetes, source, look):
     kubernetes.put("a")
     kubernetes.missing |= {played.SPARK, played.KUBEFLOW}
     look()

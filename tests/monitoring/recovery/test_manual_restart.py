@@ -317,7 +317,7 @@ def test_a_place_waymark_has_not_seen_is_for_the_cluster_to_judge(job, job_manag
 
 
 @pytest.mark.parametrize("path", ["", "   ", "file:/a\nb", "x" * 2001])
-def test_a_path_that_is_none_is_refused(job, now, path):
+def test_a_text_that_is_not_a_path_is_refused(job, now, path):
     with pytest.raises(RestartRefused, match=r"^path is"):
         restart_from(job, path, "ada", now)
 

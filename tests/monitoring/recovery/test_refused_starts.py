@@ -89,7 +89,7 @@ def test_the_checkpoint_that_was_seen_is_tried_before_any_guess(world):
     assert launched_from(world) == [seen]
 
 
-def test_guesses_follow_the_seen_one_the_nearest_first_and_before_older_states(world):
+def test_checkpoints_that_no_poll_saw_come_after_the_newest_seen_one_and_before_older_ones(world):
     """The engine retains one checkpoint, the second one after the newest polled one."""
     world.job.savepoints.create(
         run=world.job.current_run, origin="manual", state="completed", path="file:/sp/1", requested_at=world.now
@@ -117,7 +117,7 @@ def test_a_refused_start_is_no_run_no_incident_and_no_flapping(world, polled_bet
     assert not Incident.objects.filter(job=world.job).exclude(state="resolved").exists(), result
 
 
-def test_a_refused_start_is_read_no_further(world):
+def test_the_checkpoints_of_a_refused_start_are_not_read(world):
     *gone, _ = lose(world, unseen=2)
     world.engine.stored -= {*gone}
     go_on(world, succeeded(world))

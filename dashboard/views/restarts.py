@@ -79,7 +79,7 @@ def restart(request: HttpRequest, pk: int) -> HttpResponse:
     context["since"] = changes_since(job, chosen.run, chosen.taken_at) if chosen and not chosen.is_future else None
     context["estimate"] = estimate_restart(job)
     operator = context["operator"]
-    context["startable"] = operator.source.may_change_resources if operator else job.launch is not None
+    context["startable"] = operator.source.restarts_jobs if operator else job.launch is not None
     context["back"] = _back(request, pk)
     extra = {"offer": offer, "chosen": chosen, "missing": wanted and (chosen is None or chosen.key != wanted)}
     return render(request, "job/restart.html", context | extra)

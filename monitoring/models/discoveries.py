@@ -67,6 +67,11 @@ class DiscoverySource(models.Model):
         return self.name
 
     @property
+    def restarts_jobs(self) -> bool:
+        """Whether Waymark may restart and save jobs through the operator of their resources."""
+        return self.enabled and self.may_change_resources
+
+    @property
     def namespace_list(self) -> list[str]:
         """Return the namespaces to read; [""] for all."""
         return self.namespaces.split(",")

@@ -101,7 +101,7 @@ def may_start_cluster(job: Job) -> bool:
 
 def _operated(resource: FoundResource | None) -> Reason | None:
     """Return that only the Flink operator may start the job, None if Waymark may start it or ask the operator."""
-    if resource is None or resource.source.may_change_resources:
+    if resource is None or resource.source.restarts_jobs:
         return None
     return AutomationReason.MANAGED_ELSEWHERE(who=str(JobResource.of(resource)))
 

@@ -271,7 +271,7 @@ def require_answer(job: Job, resource: FoundResource | None) -> None:
     if job.managed_elsewhere:
         raise RestartRefused("managed_elsewhere", job.managed_elsewhere, Why.MANAGED_ELSEWHERE())
     if resource is not None:
-        if not resource.source.may_change_resources:
+        if not resource.source.restarts_jobs:
             who, source = str(JobResource.of(resource)), resource.source.name
             raise RestartRefused("managed_elsewhere", who, Why.OPERATED(source=source))
         return  # the operator reaches its job even if the cluster does not answer

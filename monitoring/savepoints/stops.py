@@ -1,7 +1,7 @@
 """Settle stops of application clusters, which end with their jobs before Waymark has read the result.
 
 A stop that the cluster has accepted, and then silence for HOLD_DOWN, means that the job has ended. Its savepoint is in
-storage: below the cluster's directory of savepoints, or beside earlier savepoints of the job.
+storage: below the cluster's directory of savepoints, or in the directories of earlier savepoints of the job.
 """
 
 from __future__ import annotations

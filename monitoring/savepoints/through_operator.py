@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 def operator_resource(savepoint: Savepoint) -> FoundResource | None:
     """Return the resource of the job if Waymark takes its savepoints through the operator."""
     found = job_resources(savepoint.job.cluster, savepoint.run.engine_job_id)
-    return next((row for row in found if row.source.may_change_resources and row.source.enabled), None)
+    return next((row for row in found if row.source.restarts_jobs), None)
 
 
 class SnapshotResource:
@@ -29,7 +29,7 @@ class SnapshotResource:
 
     def __init__(self, savepoint: Savepoint) -> None:
         row = resource_of(savepoint.job)
-        self._target = JobResource.of(row) if row is not None and row.source.may_change_resources else None
+        self._target = JobResource.of(row) if row is not None and row.source.restarts_jobs else None
         self._trigger_id = savepoint.trigger_id
         self._connection = None if self._target is None or row is None else _connection_to(row)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import ClassVar
 
 from django.utils.translation import gettext_noop as _
 
@@ -20,6 +21,10 @@ class OutageLength(Kind):
     group = _("Watching")
     unit = Unit.SECONDS
     check_every_s = 30
+    # The texts of the rule, of a subject without an outage, and of one with an outage.
+    rule: ClassVar[ReasonCode]
+    over: ClassVar[ReasonCode]
+    found: ClassVar[ReasonCode]
 
     def moments(self, facts: Facts, terms: Terms, since: datetime, until: datetime) -> Iterable[datetime]:
         for outage in facts.outages:
@@ -32,6 +37,19 @@ class OutageLength(Kind):
     def value(self, facts: Facts, terms: Terms, at: datetime) -> float | None:
         outage = current(facts, at)
         return (at - outage.began).total_seconds() if outage else 0
+
+    def explain(self, terms: Terms) -> Reason:
+        return self.rule(limit=terms.threshold or 0)
+
+    def describe(self, facts: Facts, terms: Terms, at: datetime, subject: str) -> Finding:
+        outage = current(facts, at)
+        named = {"subject": subject} if self.subject is Subject.CLUSTER else {}
+        if outage is None:
+            return Finding(self.over(**named), {"threshold_s": terms.threshold})
+        return Finding(
+            self.found(**named, since=outage.began, limit=terms.threshold or 0),
+            {"since": outage.began.isoformat(), "threshold_s": terms.threshold},
+        )
 
 
 def current(facts: Facts, at: datetime) -> Interval | None:
@@ -60,18 +78,7 @@ class ClusterUnreachable(OutageLength):
     source = Source.OUTAGES
     subject = Subject.CLUSTER
     threshold = Number(_("For"), Unit.SECONDS, 60, 1, 7 * 86_400, _("Such as 60 s."))
-
-    def explain(self, terms: Terms) -> Reason:
-        return ClusterUnreachableReason.RULE(limit=terms.threshold or 0)
-
-    def describe(self, facts: Facts, terms: Terms, at: datetime, subject: str) -> Finding:
-        outage = current(facts, at)
-        if outage is None:
-            return Finding(ClusterUnreachableReason.OVER(subject=subject), {"threshold_s": terms.threshold})
-        return Finding(
-            ClusterUnreachableReason.FOUND(subject=subject, since=outage.began, limit=terms.threshold or 0),
-            {"since": outage.began.isoformat(), "threshold_s": terms.threshold},
-        )
+    rule, over, found = ClusterUnreachableReason.RULE, ClusterUnreachableReason.OVER, ClusterUnreachableReason.FOUND
 
 
 class AnotherClusterReason(ReasonCode):
@@ -98,18 +105,7 @@ class AnotherCluster(OutageLength):
     source = Source.OTHER_CLUSTERS
     subject = Subject.CLUSTER
     threshold = Number(_("For"), Unit.SECONDS, 60, 1, 7 * 86_400, _("Such as 60 s."))
-
-    def explain(self, terms: Terms) -> Reason:
-        return AnotherClusterReason.RULE(limit=terms.threshold or 0)
-
-    def describe(self, facts: Facts, terms: Terms, at: datetime, subject: str) -> Finding:
-        outage = current(facts, at)
-        if outage is None:
-            return Finding(AnotherClusterReason.OVER(subject=subject), {"threshold_s": terms.threshold})
-        return Finding(
-            AnotherClusterReason.FOUND(subject=subject, since=outage.began, limit=terms.threshold or 0),
-            {"since": outage.began.isoformat(), "threshold_s": terms.threshold},
-        )
+    rule, over, found = AnotherClusterReason.RULE, AnotherClusterReason.OVER, AnotherClusterReason.FOUND
 
 
 class WaymarkBlindReason(ReasonCode):
@@ -135,18 +131,7 @@ class WaymarkBlind(OutageLength):
     source = Source.NOT_POLLED
     subject = Subject.WAYMARK
     threshold = Number(_("For"), Unit.SECONDS, 120, 30, 7 * 86_400, _("Such as 2 min."))
-
-    def explain(self, terms: Terms) -> Reason:
-        return WaymarkBlindReason.RULE(limit=terms.threshold or 0)
-
-    def describe(self, facts: Facts, terms: Terms, at: datetime, subject: str) -> Finding:
-        outage = current(facts, at)
-        if outage is None:
-            return Finding(WaymarkBlindReason.OVER(), {"threshold_s": terms.threshold})
-        return Finding(
-            WaymarkBlindReason.FOUND(since=outage.began, limit=terms.threshold or 0),
-            {"since": outage.began.isoformat(), "threshold_s": terms.threshold},
-        )
+    rule, over, found = WaymarkBlindReason.RULE, WaymarkBlindReason.OVER, WaymarkBlindReason.FOUND
 
 
 class DeploymentProblemReason(ReasonCode):
@@ -173,18 +158,7 @@ class DeploymentProblem(OutageLength):
     source = Source.PLATFORM_PROBLEMS
     subject = Subject.CLUSTER
     threshold = Number(_("For"), Unit.SECONDS, 300, 1, 7 * 86_400, _("Such as 5 min."))
-
-    def explain(self, terms: Terms) -> Reason:
-        return DeploymentProblemReason.RULE(limit=terms.threshold or 0)
-
-    def describe(self, facts: Facts, terms: Terms, at: datetime, subject: str) -> Finding:
-        problem = current(facts, at)
-        if problem is None:
-            return Finding(DeploymentProblemReason.OVER(subject=subject), {"threshold_s": terms.threshold})
-        return Finding(
-            DeploymentProblemReason.FOUND(subject=subject, since=problem.began, limit=terms.threshold or 0),
-            {"since": problem.began.isoformat(), "threshold_s": terms.threshold},
-        )
+    rule, over, found = DeploymentProblemReason.RULE, DeploymentProblemReason.OVER, DeploymentProblemReason.FOUND
 
 
 KINDS = (ClusterUnreachable(), AnotherCluster(), WaymarkBlind(), DeploymentProblem())

@@ -150,7 +150,7 @@ def cluster_is_over(attempt: RestartAttempt) -> bool:
 
 
 async def jobs_of(client: FlinkClient, *, cluster_over: bool) -> tuple[JobOverview, ...] | None:
-    """Return the engine's jobs, or None if its cluster is over and nothing answers at its address."""
+    """Return the engine's jobs, or None if its cluster is over and no job manager answers there."""
     try:
         return await client.jobs_overview()
     except NotReady:
@@ -177,10 +177,10 @@ class EngineRuns:
         """Return the run that this attempt started."""
         return next((job for job in jobs if job.id == self.own_id), None)
 
-    def begun_since(self, jobs: Iterable[JobOverview], since: datetime) -> JobOverview | None:
-        """Return the newest run of the job that began after `since`, by the engine's clock."""
-        begun = [job for job in self._others(jobs) if job.started_at >= since - CLOCK_SKEW]
-        return max(begun, key=lambda job: job.started_at, default=None)
+    def started_since(self, jobs: Iterable[JobOverview], since: datetime) -> JobOverview | None:
+        """Return the newest run of the job that started after `since`, by the engine's clock."""
+        started = [job for job in self._others(jobs) if job.started_at >= since - CLOCK_SKEW]
+        return max(started, key=lambda job: job.started_at, default=None)
 
     def old_run_ended_again(self, jobs: Iterable[JobOverview]) -> bool:
         """Return whether the old run came back and ended again, later than the end that caused the attempt."""

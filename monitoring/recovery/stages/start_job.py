@@ -303,7 +303,7 @@ class _Look:
 
     def _own(self, jobs: Sequence[JobOverview]) -> JobOverview | None:
         own = self.engine_runs.own(jobs)
-        return own if own or self.since is None else self.engine_runs.begun_since(jobs, self.since)
+        return own if own or self.since is None else self.engine_runs.started_since(jobs, self.since)
 
     def _of_others(self, jobs: Sequence[JobOverview]) -> object:
         if living := self.engine_runs.live(jobs):

@@ -136,8 +136,8 @@ class Redeploy:
         if attempt.launch_sent_at is None and (stopped := given_up(attempt, now)):
             return stopped
         target, wanted = _target(attempt), _wanted(attempt)
-        source = DiscoverySource.objects.filter(pk=target.source, enabled=True, may_change_resources=True).first()
-        if source is None:
+        source = DiscoverySource.objects.filter(pk=target.source).first()
+        if source is None or not source.restarts_jobs:
             return End(AttemptState.FAILED, Why.SOURCE_GONE(resource=str(target)))
         try:
             connection = connection_of(source)

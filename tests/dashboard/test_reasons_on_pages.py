@@ -116,7 +116,8 @@ def _keys_of_evidence() -> Iterator[str]:
     """
     for path in _KINDS.glob("*.py"):
         nodes = list(ast.walk(ast.parse(path.read_text())))
-        text = {id(each.value) for each in nodes if isinstance(each, ast.Assign | ast.AugAssign) and _is_said(each)}
+        said = [each.value for each in nodes if isinstance(each, ast.Assign | ast.AugAssign) and _is_said(each)]
+        text = {id(node) for value in said for node in ast.walk(value)}
         for node in nodes:
             if isinstance(node, ast.Dict) and id(node) not in text:
                 yield from (str(key.value) for key in node.keys if isinstance(key, ast.Constant))

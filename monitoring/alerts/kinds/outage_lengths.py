@@ -43,11 +43,11 @@ class OutageLength(Kind):
 
     def describe(self, facts: Facts, terms: Terms, at: datetime, subject: str) -> Finding:
         outage = current(facts, at)
-        named = {"subject": subject} if self.subject is Subject.CLUSTER else {}
+        said = {"subject": subject} if self.subject is Subject.CLUSTER else {}
         if outage is None:
-            return Finding(self.over(**named), {"threshold_s": terms.threshold})
+            return Finding(self.over(**said), {"threshold_s": terms.threshold})
         return Finding(
-            self.found(**named, since=outage.began, limit=terms.threshold or 0),
+            self.found(**said, since=outage.began, limit=terms.threshold or 0),
             {"since": outage.began.isoformat(), "threshold_s": terms.threshold},
         )
 

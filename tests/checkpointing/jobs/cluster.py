@@ -23,6 +23,11 @@ class Cluster:
         self.root = f"/test-{uuid.uuid4().hex}"
         self.launcher = FakeLauncher(asyncio.get_running_loop())
 
+    @property
+    def checkpoints(self) -> Path:
+        """The directory in which the job managers keep the checkpoints of their jobs."""
+        return self.directory / "state" / "checkpoints"
+
     def job_manager(self, **environ: str):  # type: ignore[no-untyped-def]
         names = {"ZOOKEEPER_HOSTS": self.hosts, "WAYMARK_ZOOKEEPER_ROOT": self.root}
         return running_job_manager(self.directory, self.launcher, **{**names, **environ})

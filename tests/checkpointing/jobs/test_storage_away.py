@@ -264,8 +264,8 @@ async def left_behind(cluster: Cluster, **settings: str) -> tuple[str, FakeDrive
 @pytest.mark.parametrize("mount_point", ["gone", "empty"])
 async def test_a_live_driver_is_adopted_while_the_storage_is_unreachable(cluster: Cluster, mount_point: str) -> None:
     job_id, driver = await left_behind(cluster)
+    away = Away(cluster.checkpoints, mount_point)
     async with cluster.job_manager() as second:
-        away = Away(Path(second.settings.checkpoint_directory), mount_point)
         cluster.drivers_find(second)
         await leads(second)
         await eventually(lambda: driver.registrations >= 2)
@@ -330,10 +330,10 @@ async def test_unavailable_storage_is_awaited_without_limit(cluster: Cluster, re
 async def test_unreachable_checkpoint_is_awaited_instead_of_using_an_older_one(cluster: Cluster, reads: Reads) -> None:
     job_id, driver = await left_behind(cluster)
     driver.kill(-9)
+    newest = cluster.checkpoints / job_id / "chk-2"
+    newest.rename(newest.with_name("away"))
+    newest.symlink_to(newest)  # a link to itself: reading fails, but not as for a missing directory
     async with cluster.job_manager() as second:
-        newest = Path(second.settings.checkpoint_directory, job_id, "chk-2")
-        newest.rename(newest.with_name("away"))
-        newest.symlink_to(newest)  # a link to itself: reading fails, but not as for a missing directory
         await leads(second)
         await eventually(lambda: has_exception(second, job_id, "OSError", "stored checkpoints cannot be read now"))
         newest.unlink()
@@ -395,10 +395,10 @@ async def test_a_new_leader_reports_hanging_storage_and_adopts_the_driver(cluste
 async def test_a_job_whose_checkpoints_are_damaged_fails_and_keeps_them(cluster: Cluster) -> None:
     job_id, driver = await left_behind(cluster)
     driver.kill(-9)
+    directory = cluster.checkpoints / job_id
+    for metadata in directory.glob("chk-*/_metadata"):
+        metadata.write_text("damaged")
     async with cluster.job_manager() as second:
-        directory = Path(second.settings.checkpoint_directory, job_id)
-        for metadata in directory.glob("chk-*/_metadata"):
-            metadata.write_text("damaged")
         await leads(second)
         await second.until(job_id, "FAILED")
         assert await has_exception(second, job_id, "CheckpointsUnreadable", "Its stored checkpoints cannot be read")

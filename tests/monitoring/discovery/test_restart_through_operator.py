@@ -15,6 +15,7 @@ from monitoring.models import (
     Cluster,
     DiscoverySource,
     FoundResource,
+    Incident,
     Job,
     RestartAttempt,
     RunState,
@@ -494,6 +495,7 @@ def test_an_operator_that_rolls_back_ends_the_upgrade_and_its_job_goes_on(job, o
     assert (attempt.state, attempt.error_value.code) == ("failed", Why.ROLLED_BACK)
     assert RestartAttempt.objects.count() == 1
     assert len(operator.jobs.alive()) == 1
+    assert not Incident.objects.exists()
 
 
 def test_an_upgrade_without_a_change_or_without_an_operator_is_refused(job, operator):

@@ -17,7 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from monitoring.engine import errors
 from monitoring.engine.answers import TERMINAL_STATES, JobOverview
+from monitoring.engine.errors import ConnectionFailure
 from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.reason import Reason
 
@@ -25,6 +27,10 @@ HOLD_DOWN = timedelta(seconds=30)
 HOLD_DOWN_POLLS = 2
 # A job manager that lists no job at all may have just started, before it recovers its jobs.
 EMPTY_HOLD_DOWN = timedelta(seconds=90)
+_NO_MANAGER = (
+    *(ConnectionFailure.UNRESOLVED, ConnectionFailure.REFUSED, ConnectionFailure.NOT_CONNECTED),
+    *(ConnectionFailure.TIMED_OUT, ConnectionFailure.CLOSED_BY_SERVER, ConnectionFailure.NO_HTTP),
+)
 
 
 @dataclass(frozen=True)
@@ -105,6 +111,24 @@ def evidence_of(job_id: str, answer: ClusterAnswer, missing: Missing | None, now
         return Unreachable(answer.why) if end is None else Terminal(end.state, end)
     job = answer.jobs.get(job_id)
     if job is not None:
+def shows_no_manager(error: errors.EngineError) -> bool:
+    """Return whether no job manager answers a request for the jobs, if the cluster may have ended.
+
+    A server that does not trust Waymark, or that Waymark does not trust, may be one. So may any that fails for now.
+    """
+    match error:
+        case errors.Unreachable(kind=kind):
+            return kind in _NO_MANAGER
+        case errors.NotReady(by_proxy=by_proxy):
+            return by_proxy  # which has no server for the address. A job manager that starts explains its 503
+        case errors.NotFound():
+            return True  # every job manager has a list of jobs, but an ingress has no route to one that is gone
+        case errors.Refused(status=410 | 502 | 504):
+            return True  # a proxy has lost its server
+        case _:
+            return False
+
+
         return Terminal(job.state) if job.state in TERMINAL_STATES else Alive(job.state)
     if job_id in answer.undenied:
         return Unreachable(answer.undenied[job_id])

@@ -262,8 +262,9 @@ def _act(attempt: RestartAttempt, send: bool) -> Act:
         try:
             found = await look.at(client)
         except EngineError as error:
-            if another_cluster and send:
-                return Hindered(error.reason, withheld=True)  # the job's cluster is not known to have ended yet
+            if another_cluster:
+                # The job's cluster is not known to have ended yet, or the next one does not answer yet.
+                return Hindered(error.reason, withheld=send)
             raise
         return await _launch(client, kind, found) if isinstance(found, LaunchOrder) else found
 

@@ -6,7 +6,7 @@ There are four classes of evidence, and only the first three may lead to a resta
    the same ID came back), so a terminal run that the engine lists as alive again *is* alive again.
 2. The engine answers, does not list the job, and returns 404 for it: `Unknown`, conclusive only after the hold-down.
 3. The engine does not answer, but another source proves the end: the platform of an application cluster, which ends
-   with its job, or a stop that Waymark ordered. `Terminal` with the `ReportedEnd`.
+   with its job, or a stop or a cancellation that it accepted. `Terminal` with the `ReportedEnd`.
 4. The engine does not answer, or not to the request for the job (a job that is not recovered yet is in no list):
    `Unreachable`. It proves nothing and ends every hold-down.
 """
@@ -56,7 +56,10 @@ class ReportedEnd:
 
 @dataclass(frozen=True)
 class NoAnswer:
-    """No usable answer: refused, timed out, starting, or malformed. `ends`: ends of jobs from other sources, by ID."""
+    """No usable answer: refused, timed out, starting, or malformed. `ends`: ends of jobs from other sources, by ID.
+
+    `is_silence`: there seems to be no job manager (`shows_no_manager`).
+    """
 
     why: Reason | str
     ends: Mapping[str, ReportedEnd] = field(default_factory=dict)
@@ -66,6 +69,7 @@ ClusterAnswer = Answered | NoAnswer
 
 
 @dataclass(frozen=True)
+    is_silence: bool = False
 class Missing:
     """The engine has answered without the job since `since`, in `polls` consecutive polls."""
 

@@ -26,7 +26,7 @@ from monitoring.reasons import columns as reasons
 from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.work import WorkReason
-from monitoring.savepoints.stops import ordered_ends
+from monitoring.savepoints.stops import canceled_ends, stopped_ends
 
 # How often savepoints without a row are looked up even if no answer shows a new one: one that seemed to belong to a
 # request of Waymark may not.
@@ -97,8 +97,9 @@ def _store(
 ) -> tuple[Reason | None, KnownCluster]:
     outages.note_lateness(cluster, polled_at)
     match observation.answer:
-        case NoAnswer(why):
-            ends = ordered_ends(cluster, now) | reported_ends(cluster)
+        case NoAnswer(why, is_silence=is_silence):
+            canceled = canceled_ends(cluster, now) if is_silence else {}
+            ends = canceled | stopped_ends(cluster, now) | reported_ends(cluster)
             silence = NoAnswer(leaders.silence(cluster, why), ends)
             changed, known = _no_answer(cluster, silence, observation, now)
         case Answered():

@@ -53,6 +53,12 @@ class ReportedEnd:
     why: Reason
     error: str = ""
 
+    @property
+    def exceptions(self) -> list[dict[str, str]]:
+        """Return the error as Run.exceptions stores it."""
+        entry = {"name": "", "message": self.error, "stacktrace": "", "at": self.at.isoformat(), "task": ""}
+        return [entry] if self.error else []
+
 
 @dataclass(frozen=True)
 class NoAnswer:
@@ -63,13 +69,13 @@ class NoAnswer:
 
     why: Reason | str
     ends: Mapping[str, ReportedEnd] = field(default_factory=dict)
+    is_silence: bool = False
 
 
 ClusterAnswer = Answered | NoAnswer
 
 
 @dataclass(frozen=True)
-    is_silence: bool = False
 class Missing:
     """The engine has answered without the job since `since`, in `polls` consecutive polls."""
 
@@ -105,16 +111,6 @@ class Unreachable:
 Evidence = Alive | Terminal | Unknown | Unreachable
 
 
-def evidence_of(job_id: str, answer: ClusterAnswer, missing: Missing | None, now: datetime) -> Evidence:
-    """Return what `answer` proves about the job.
-
-    `missing` counts earlier polls without the job. It is None if the last poll listed the job or had no answer.
-    """
-    if isinstance(answer, NoAnswer):
-        end = answer.ends.get(job_id)
-        return Unreachable(answer.why) if end is None else Terminal(end.state, end)
-    job = answer.jobs.get(job_id)
-    if job is not None:
 def shows_no_manager(error: errors.EngineError) -> bool:
     """Return whether no job manager answers a request for the jobs, if the cluster may have ended.
 
@@ -133,6 +129,16 @@ def shows_no_manager(error: errors.EngineError) -> bool:
             return False
 
 
+def evidence_of(job_id: str, answer: ClusterAnswer, missing: Missing | None, now: datetime) -> Evidence:
+    """Return what `answer` proves about the job.
+
+    `missing` counts earlier polls without the job. It is None if the last poll listed the job or had no answer.
+    """
+    if isinstance(answer, NoAnswer):
+        end = answer.ends.get(job_id)
+        return Unreachable(answer.why) if end is None else Terminal(end.state, end)
+    job = answer.jobs.get(job_id)
+    if job is not None:
         return Terminal(job.state) if job.state in TERMINAL_STATES else Alive(job.state)
     if job_id in answer.undenied:
         return Unreachable(answer.undenied[job_id])

@@ -326,8 +326,7 @@ def _end_unread(runs: Runs, run: Run, state: str, at: datetime, why: Reason, now
 def _remember_reported(end: ReportedEnd, run: Run) -> None:
     """Store the platform's error as the run's exception if the engine has reported none."""
     if end.error and not run.exceptions:
-        run.exception = end.error
-        run.exceptions = [{"name": "", "message": end.error, "stacktrace": "", "at": end.at.isoformat(), "task": ""}]
+        run.exception, run.exceptions = end.error, end.exceptions
 
 
 def _remember_exceptions(observed: RunObservation, run: Run) -> bool:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 
 from monitoring import bulk, outages
-from monitoring.discovery.platform import reported_ends
+from monitoring.discovery.platform import is_over, reported_ends
 from monitoring.engine import leaders
 from monitoring.engine.answers import JobOverview, ManagerConfig
 from monitoring.engine.evidence import EMPTY_HOLD_DOWN, HOLD_DOWN, Answered, NoAnswer
@@ -159,7 +159,7 @@ def _has_ended(cluster: Cluster, answer: NoAnswer) -> bool:
     If another job manager may take the job over, the silence is explained only by another source.
     """
     application = application_in(cluster.identity)
-    if not answer.ends and (application is None or application.takeover_s):
+    if not answer.ends and (application is None or application.takeover_s) and not is_over(cluster):
         return False
     of_cluster = Run.objects.filter(job__cluster=cluster)
     return of_cluster.exists() and not of_cluster.exclude(state__in=TERMINAL).exists()

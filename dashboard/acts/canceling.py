@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.db import transaction
 from django.utils import timezone
 from django.utils.text import capfirst
 from django.utils.translation import gettext as _
@@ -98,7 +99,9 @@ def _send_cancel(job: Job, run: Run, by: str) -> None:
 
     (answer,) = call_all([Call(job.cluster, act)])
     if not isinstance(answer, EngineError):
-        audit.record(by, "job.cancel-taken", f"job {job.name}", "", run=run.number)
+        with transaction.atomic():
+            Run.objects.filter(pk=run.pk).update(cancel_accepted_at=timezone.now())
+            audit.record(by, "job.cancel-taken", f"job {job.name}", "", run=run.number)
         return
     audit.record(by, "job.not-canceled", f"job {job.name}", "", run=run.number, why=str(answer))
     if isinstance(answer, Unreachable):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from django.http import HttpRequest
-from ninja import ModelSchema, Query, Status
+from ninja import ModelSchema, Query, Schema, Status
 from pydantic import Field
 
 from dashboard.access.guard import actor_of, require
@@ -17,7 +17,10 @@ from dashboard.api.typed import Body, checked, filled
 from dashboard.forms.discovery import DiscoveryForm
 from dashboard.queries.discoveries import SourceCard, read_sources
 from monitoring.discovery import sources
+from monitoring.discovery.examination import Finding, examine, remarks_on
 from monitoring.models import DiscoverySource, FoundResource, WatchedKind
+from monitoring.reasons.columns import columns
+from monitoring.reasons.reason import Reason
 
 routes = router("Found clusters")
 
@@ -59,6 +62,25 @@ class FoundResourceOut(ModelSchema):
             *("id", "kind", "namespace", "name", "uid", "labels", "rest_url", "deployment", "state", "problem"),
             *("found_at", "changed_at", "gone_at"),
         )
+
+
+class FindingOut(Schema):
+    kind: str
+    namespace: str = Field(description="Empty: all.")
+    count: int
+    more: bool = Field(description="There are more than `count`.")
+    problem: str = Field(description="Why resources of this kind cannot be read.")
+    problem_value: ReasonJson
+    is_missing: bool = Field(description="The server does not have this kind of resources, which is no problem.")
+
+
+class DiscoveryExaminedOut(Schema):
+    answers: bool
+    sentence: str = Field("", description="Why the source cannot be used.")
+    sentence_value: ReasonJson = None
+    found: list[FindingOut] = []
+    remarks: list[str] = Field([], description="Warnings, such as a token that is sent without TLS.")
+    remarks_value: list[ReasonJson] = []
 
 
 class DiscoveryIn(Body):
@@ -118,6 +140,21 @@ def change(request: HttpRequest, discovery_id: int, body: DiscoveryIn) -> dict[s
     return _save(request, body, discovery_id)
 
 
+@routes.post(
+    "/discoveries/{int:discovery_id}/test",
+    response=answers(DiscoveryExaminedOut),
+    summary="Test the connection of a source of clusters",
+)
+def test(request: HttpRequest, discovery_id: int) -> dict[str, Any]:
+    require(request, Role.ADMIN)
+    source = _find(discovery_id)
+    outcome, remarks = examine(source), remarks_on(source)
+    said = {"remarks": list(map(str, remarks)), "remarks_value": remarks}
+    if isinstance(outcome, Reason | str):
+        return {"answers": False, **columns("sentence", outcome), **said}
+    return {"answers": True, "found": [_finding(each) for each in outcome], **said}
+
+
 @routes.delete(
     "/discoveries/{int:discovery_id}", response=answers(None, 204), summary="Remove a source (its clusters stay)"
 )
@@ -135,6 +172,11 @@ def _save(request: HttpRequest, body: DiscoveryIn, discovery_id: int | None) -> 
     form = checked(DiscoveryForm(data, instance=stored()), hidden=DiscoveryForm.unshown)
     sources.save(form.instance, actor_of(request))
     return _read(form.instance.pk)
+
+
+def _finding(found: Finding) -> dict[str, Any]:
+    names = ("kind", "namespace", "count", "more", "is_missing")
+    return {name: getattr(found, name) for name in names} | columns("problem", found.problem)
 
 
 def _find(discovery_id: int) -> DiscoverySource:

@@ -18,8 +18,7 @@ from dashboard.views.access import admin_action, admin_required
 from dashboard.views.clusters import Wrong
 from dashboard.views.confirmation import Confirmation, ask
 from monitoring.discovery import sources
-from monitoring.discovery.examination import examine
-from monitoring.engine.examination import unencrypted_secret
+from monitoring.discovery.examination import examine, remarks_on
 from monitoring.models import DiscoverySource
 from monitoring.reasons.reason import Reason
 
@@ -62,7 +61,7 @@ def try_typed(request: HttpRequest, pk: int | None = None) -> HttpResponse:
     missing = sorted({kind_name(each.kind) for each in found if each.is_missing})
     rows = [(kind_name(each.kind), each) for each in found if not each.is_missing]
     is_whole = not any(each.problem for _kind, each in rows)
-    context = {"rows": rows, "missing": missing, "is_whole": is_whole, "remarks": _remarks(form.instance)}
+    context = {"rows": rows, "missing": missing, "is_whole": is_whole, "remarks": remarks_on(form.instance)}
     return render(request, "discoveries/tested.html", context)
 
 
@@ -89,16 +88,10 @@ def _edit(request: HttpRequest, found: DiscoverySource) -> HttpResponse:
         changed = sources.save(form.instance, actor_of(request))
         text = _("Saved. Waymark reads the source within half a minute.") if changed else _("No change.")
         messages.success(request, text)
-        for remark in _remarks(form.instance):
+        for remark in remarks_on(form.instance):
             messages.warning(request, rendered(remark))
         return redirect("discovery", form.instance.pk)
     stored = DiscoverySource.objects.filter(pk=found.pk).first()
     test_url = reverse("discovery-test-new") if stored is None else reverse("discovery-test-typed", args=[stored.pk])
     context = {"form": form, "source": stored, "test_url": test_url, "section": "clusters"}
     return render(request, "discoveries/form.html", context, status=422 if form.is_bound else 200)
-
-
-def _remarks(source: DiscoverySource) -> list[Reason]:
-    """Return a warning for each server that gets a secret without TLS."""
-    found = (unencrypted_secret(source.authentication, url) for url in source.address_list)
-    return [remark for remark in found if remark is not None]

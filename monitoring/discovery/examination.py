@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from monitoring.engine.errors import EngineError
+from monitoring.engine.examination import unencrypted_secret
 from monitoring.models import DiscoverySource, SourceKind
 from monitoring.reasons.reason import Reason
 
@@ -38,6 +39,12 @@ def examine(source: DiscoverySource) -> Sequence[Finding] | Reason | str:
         return error.reason
     problems = {str(finding.problem): finding.problem for finding in findings}
     return next(iter(problems.values())) if len(problems) == 1 and "" not in problems else findings
+
+
+def remarks_on(source: DiscoverySource) -> list[Reason]:
+    """Return a warning for each server that gets a secret without TLS."""
+    found = (unencrypted_secret(source.authentication, url) for url in source.address_list)
+    return [remark for remark in found if remark is not None]
 
 
 def _examinations() -> Mapping[str, Callable[[DiscoverySource], Coroutine[Any, Any, Sequence[Finding]]]]:

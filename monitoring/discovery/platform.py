@@ -7,6 +7,7 @@ is about this run and newer than the last answer of the cluster, because every a
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 
 from django.utils.dateparse import parse_datetime
@@ -19,6 +20,18 @@ from monitoring.reasons.discoveries import DiscoveryReason
 _TERMINAL = tuple(state.value for state in RunState if state.terminal)
 # YARN's `finalStatus` of an application, and Flink's state of its job.
 _FINAL_STATUSES = {"SUCCEEDED": "FINISHED", "FAILED": "FAILED", "KILLED": "CANCELED"}
+
+
+@dataclass(frozen=True)
+class UnseenRun:
+    """A run that began and ended before Waymark saw it. `job_id`: the engine's, "" if the platform does not report it.
+
+    `started_at` is None if the platform does not report it.
+    """
+
+    end: ReportedEnd
+    job_id: str = ""
+    started_at: datetime | None = None
 
 
 def reported_ends(cluster: Cluster) -> dict[str, ReportedEnd]:
@@ -35,6 +48,24 @@ def still_reports_end(cluster: Cluster, run: Run, since: datetime) -> bool:
     """Return whether the platform was read after `since` and reports the end of this run, and of no later one."""
     rows = [row for row in _resources(cluster) if (row.source.last_answer_at or row.changed_at) > since]
     return reported_end(cluster, run, rows) is not None
+
+
+def unseen_run(cluster: Cluster, last: Run, since: datetime) -> UnseenRun | None:
+    """Return the run that followed `last` and has ended, None if no platform reports one or a job may live.
+
+    `since`: when the run may have been started at the earliest, by Waymark's clock.
+    """
+    rows = _resources(cluster)
+    if not all(map(_is_over, rows)):
+        return None
+    found = (_unseen_run(row, last) for row in rows if row.changed_at > since)
+    return next(filter(None, found), None)
+
+
+def is_over(cluster: Cluster) -> bool:
+    """Return whether a platform reports that the cluster's only job has ended, and none that it may live."""
+    rows = _resources(cluster)
+    return bool(rows) and all(map(_is_over, rows))
 
 
 def may_live(cluster: Cluster) -> bool:
@@ -64,9 +95,26 @@ def reported_end(cluster: Cluster, run: Run, rows: Iterable[FoundResource]) -> R
             continue
         state, at = _end_of_job(row, run) or _end_of_application(row, run, cluster) or ("", row.changed_at)
         if state:
-            why = DiscoveryReason.JOB_ENDED(source=row.source.name, resource=str(row), state=state)
-            return ReportedEnd(state, at, why, error="" if row.problem_value is None else row.problem)
+            return _report(row, state, at)
     return None
+
+
+def _report(row: FoundResource, state: str, at: datetime) -> ReportedEnd:
+    why = DiscoveryReason.JOB_ENDED(source=row.source.name, resource=str(row), state=state)
+    return ReportedEnd(state, at, why, error="" if row.problem_value is None else row.problem)
+
+
+def _unseen_run(row: FoundResource, last: Run) -> UnseenRun | None:
+    """Return the run in the resource if it is a later one than `last`."""
+    job_id, state = row.state.get("job_id", ""), row.state.get("job")
+    if state in _TERMINAL:
+        is_later = job_id not in ("", last.engine_job_id)
+        return UnseenRun(_report(row, state, row.changed_at), job_id) if is_later else None
+    started_at, ended_at = _time(row.state.get("started_at", "")), _time(row.state.get("ended_at", ""))
+    state = _FINAL_STATUSES.get(row.state.get("final_status", ""))
+    if state is None or started_at is None or ended_at is None or started_at <= (last.ended_at or last.started_at):
+        return None
+    return UnseenRun(_report(row, state, ended_at), started_at=started_at)
 
 
 def _end_of_job(row: FoundResource, run: Run) -> tuple[str, datetime] | None:

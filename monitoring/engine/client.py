@@ -505,7 +505,7 @@ def _error(answer: Answer, path: str) -> EngineError:
     if status == 404:
         return NotFound(reason)
     if status == 503 or (status == 500 and any(mark in text for mark in _STARTING)):
-        return NotReady(reason)
+        return NotReady(reason, by_proxy=not (message or refusal))
     return Refused(status, reason)
 
 

@@ -22,6 +22,7 @@ class ConnectionFailure(Enum):
     NOT_ALLOWED = "the address is not allowed"
     UNRESOLVED = "the name does not resolve"
     REFUSED = "nothing listens there"
+    NOT_CONNECTED = "the network does not lead there"
     TIMED_OUT = "no answer in time"
     CERTIFICATE = "the server's certificate is not trusted"
     CLIENT_CERTIFICATE = "the server wants another certificate of ours"
@@ -38,7 +39,11 @@ class Unreachable(EngineError):
 
 
 class NotReady(EngineError):
-    pass
+    """`by_proxy`: the answer is not in the engine's form, so a server in between gave it."""
+
+    def __init__(self, reason: Reason | str, *, by_proxy: bool = False) -> None:
+        super().__init__(reason)
+        self.by_proxy = by_proxy
 
 
 class RequestNotSent(NotReady):

@@ -6,7 +6,7 @@ There are four classes of evidence, and only the first three may lead to a resta
    the same ID came back), so a terminal run that the engine lists as alive again *is* alive again.
 2. The engine answers, does not list the job, and returns 404 for it: `Unknown`, conclusive only after the hold-down.
 3. The engine does not answer, but another source proves the end: the platform of an application cluster, which ends
-   with its job, or a stop that Waymark ordered. `Terminal` with the `ReportedEnd`.
+   with its job, or a stop or a cancellation that it accepted. `Terminal` with the `ReportedEnd`.
 4. The engine does not answer, or not to the request for the job (a job that is not recovered yet is in no list):
    `Unreachable`. It proves nothing and ends every hold-down.
 """
@@ -17,7 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from monitoring.engine import errors
 from monitoring.engine.answers import TERMINAL_STATES, JobOverview
+from monitoring.engine.errors import ConnectionFailure
 from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.reason import Reason
 
@@ -25,6 +27,10 @@ HOLD_DOWN = timedelta(seconds=30)
 HOLD_DOWN_POLLS = 2
 # A job manager that lists no job at all may have just started, before it recovers its jobs.
 EMPTY_HOLD_DOWN = timedelta(seconds=90)
+_NO_MANAGER = (
+    *(ConnectionFailure.UNRESOLVED, ConnectionFailure.REFUSED, ConnectionFailure.NOT_CONNECTED),
+    *(ConnectionFailure.TIMED_OUT, ConnectionFailure.CLOSED_BY_SERVER, ConnectionFailure.NO_HTTP),
+)
 
 
 @dataclass(frozen=True)
@@ -47,13 +53,23 @@ class ReportedEnd:
     why: Reason
     error: str = ""
 
+    @property
+    def exceptions(self) -> list[dict[str, str]]:
+        """Return the error as Run.exceptions stores it."""
+        entry = {"name": "", "message": self.error, "stacktrace": "", "at": self.at.isoformat(), "task": ""}
+        return [entry] if self.error else []
+
 
 @dataclass(frozen=True)
 class NoAnswer:
-    """No usable answer: refused, timed out, starting, or malformed. `ends`: ends of jobs from other sources, by ID."""
+    """No usable answer: refused, timed out, starting, or malformed. `ends`: ends of jobs from other sources, by ID.
+
+    `is_silence`: there seems to be no job manager (`shows_no_manager`).
+    """
 
     why: Reason | str
     ends: Mapping[str, ReportedEnd] = field(default_factory=dict)
+    is_silence: bool = False
 
 
 ClusterAnswer = Answered | NoAnswer
@@ -93,6 +109,24 @@ class Unreachable:
 
 
 Evidence = Alive | Terminal | Unknown | Unreachable
+
+
+def shows_no_manager(error: errors.EngineError) -> bool:
+    """Return whether no job manager answers a request for the jobs, if the cluster may have ended.
+
+    A server that does not trust Waymark, or that Waymark does not trust, may be one. So may any that fails for now.
+    """
+    match error:
+        case errors.Unreachable(kind=kind):
+            return kind in _NO_MANAGER
+        case errors.NotReady(by_proxy=by_proxy):
+            return by_proxy  # which has no server for the address. A job manager that starts explains its 503
+        case errors.NotFound():
+            return True  # every job manager has a list of jobs, but an ingress has no route to one that is gone
+        case errors.Refused(status=410 | 502 | 504):
+            return True  # a proxy has lost its server
+        case _:
+            return False
 
 
 def evidence_of(job_id: str, answer: ClusterAnswer, missing: Missing | None, now: datetime) -> Evidence:

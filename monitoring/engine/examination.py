@@ -137,6 +137,7 @@ def problem_of(cluster: Cluster, error: EngineError) -> Problem:
 
 _PASSING = (
     ConnectionFailure.REFUSED,
+    ConnectionFailure.NOT_CONNECTED,
     ConnectionFailure.TIMED_OUT,
     ConnectionFailure.UNRESOLVED,
     ConnectionFailure.CLOSED_BY_SERVER,

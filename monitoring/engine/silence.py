@@ -88,7 +88,9 @@ def _explained(url: str, error: Exception) -> tuple[ConnectionFailure, Reason]:
             return ConnectionFailure.CLOSED_BY_SERVER, EngineReason.HUNG_UP(url=url)
         case aiohttp.ClientPayloadError():
             return ConnectionFailure.BROKEN, EngineReason.BROKE_OFF(url=url)
-    return ConnectionFailure.BROKEN, EngineReason.NOT_REACHED(url=url, error=str(error))
+    is_connected = tls is not None or not isinstance(error, aiohttp.ClientConnectorError)
+    kind = ConnectionFailure.BROKEN if is_connected else ConnectionFailure.NOT_CONNECTED
+    return kind, EngineReason.NOT_REACHED(url=url, error=str(error))
 
 
 def _tls_error(error: BaseException | None) -> ssl.SSLError | None:

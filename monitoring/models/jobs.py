@@ -144,6 +144,8 @@ class Run(models.Model):
     # When Waymark saw the end, by Waymark's clock; None: the run has not ended, or it ended long before it was first
     # seen.
     end_seen_at = models.DateTimeField(null=True)
+    # When the engine last accepted a request of Waymark to cancel the run, by Waymark's clock; None: it has not.
+    cancel_accepted_at = models.DateTimeField(null=True)
     # Since when the engine's answers lack this job (hold-down before LOST); None: the engine lists it.
     missing_since = models.DateTimeField(null=True)
     missing_polls = models.PositiveIntegerField(default=0)

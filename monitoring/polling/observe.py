@@ -24,7 +24,7 @@ from monitoring.engine.answers import (
 )
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, Malformed, NotFound, NotReady, Unreachable
-from monitoring.engine.evidence import Answered, NoAnswer
+from monitoring.engine.evidence import Answered, NoAnswer, shows_no_manager
 from monitoring.engine.identity import identity_of, other_cluster_reason, same
 from monitoring.models import CheckpointStatus, RunState
 from monitoring.polling import plan
@@ -72,7 +72,7 @@ async def observe(
         known = replace(known, runs={**known.runs, **stored.runs}, starts=stored.starts)
         manager = await _manager(client, known) if known.needs_version or known.differs_from(jobs) else None
     except EngineError as error:
-        return ClusterObservation(NoAnswer(error.reason), known)
+        return ClusterObservation(NoAnswer(error.reason, is_silence=shows_no_manager(error)), known)
     found = identity_of(manager.settings) if manager else None
     if known.identity and found and not same(known.identity, found):
         answer = NoAnswer(other_cluster_reason(client.url, known.identity, found))

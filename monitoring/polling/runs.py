@@ -22,6 +22,7 @@ from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.savepoints import SavepointReason
 from monitoring.reasons.work import WorkReason
+from monitoring.savepoints.stops import was_canceled
 
 EXCEPTIONS_KEPT = 20
 # The first answer about a run that ended this long ago is complete, even if the engine's clock is wrong.
@@ -261,7 +262,7 @@ def apply_evidence(cluster: Cluster, answer: ClusterAnswer, runs: Runs, now: dat
             if run.missing_since is None:
                 # All earlier answers listed the run.
                 run.observed_at = run.seen_at(cluster.last_answer_at)
-            _not_named(runs, answer, run, now)
+            _not_named(runs, answer, run, cluster, now)
         else:
             # The run has ended and the engine has forgotten it, so nothing more can be read.
             run.final_read_done = True
@@ -299,13 +300,15 @@ def _why(state: str, observed: RunObservation, run: Run, *, revived: bool) -> Re
     return ""
 
 
-def _not_named(runs: Runs, answer: ClusterAnswer, run: Run, now: datetime) -> None:
+def _not_named(runs: Runs, answer: ClusterAnswer, run: Run, cluster: Cluster, now: datetime) -> None:
     held = None if run.missing_since is None else Missing(run.missing_since, run.missing_polls)
     run.missing_since, run.missing_polls = None, 0
     match evidence_of(run.engine_job_id, answer, held, now):
         case Unknown(missing, lost, why):
             run.missing_since, run.missing_polls = missing.since, missing.polls
-            if lost:
+            if lost and was_canceled(run, cluster):
+                _end_unread(runs, run, RunState.CANCELED, missing.since, EngineReason.CANCELED(), now)
+            elif lost:
                 _end_unread(runs, run, RunState.LOST, missing.since, why, now)
         case Terminal(reported=ReportedEnd() as end):
             _remember_reported(end, run)
@@ -323,8 +326,7 @@ def _end_unread(runs: Runs, run: Run, state: str, at: datetime, why: Reason, now
 def _remember_reported(end: ReportedEnd, run: Run) -> None:
     """Store the platform's error as the run's exception if the engine has reported none."""
     if end.error and not run.exceptions:
-        run.exception = end.error
-        run.exceptions = [{"name": "", "message": end.error, "stacktrace": "", "at": end.at.isoformat(), "task": ""}]
+        run.exception, run.exceptions = end.error, end.exceptions
 
 
 def _remember_exceptions(observed: RunObservation, run: Run) -> bool:

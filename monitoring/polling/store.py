@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 
 from monitoring import bulk, outages
-from monitoring.discovery.platform import reported_ends
+from monitoring.discovery.platform import is_over, reported_ends
 from monitoring.engine import leaders
 from monitoring.engine.answers import JobOverview, ManagerConfig
 from monitoring.engine.evidence import EMPTY_HOLD_DOWN, HOLD_DOWN, Answered, NoAnswer
@@ -26,7 +26,7 @@ from monitoring.reasons import columns as reasons
 from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.work import WorkReason
-from monitoring.savepoints.stops import ordered_ends
+from monitoring.savepoints.stops import canceled_ends, stopped_ends
 
 # How often savepoints without a row are looked up even if no answer shows a new one: one that seemed to belong to a
 # request of Waymark may not.
@@ -97,8 +97,9 @@ def _store(
 ) -> tuple[Reason | None, KnownCluster]:
     outages.note_lateness(cluster, polled_at)
     match observation.answer:
-        case NoAnswer(why):
-            ends = ordered_ends(cluster, now) | reported_ends(cluster)
+        case NoAnswer(why, is_silence=is_silence):
+            canceled = canceled_ends(cluster, now) if is_silence else {}
+            ends = canceled | stopped_ends(cluster, now) | reported_ends(cluster)
             silence = NoAnswer(leaders.silence(cluster, why), ends)
             changed, known = _no_answer(cluster, silence, observation, now)
         case Answered():
@@ -158,7 +159,7 @@ def _has_ended(cluster: Cluster, answer: NoAnswer) -> bool:
     If another job manager may take the job over, the silence is explained only by another source.
     """
     application = application_in(cluster.identity)
-    if not answer.ends and (application is None or application.takeover_s):
+    if not answer.ends and (application is None or application.takeover_s) and not is_over(cluster):
         return False
     of_cluster = Run.objects.filter(job__cluster=cluster)
     return of_cluster.exists() and not of_cluster.exclude(state__in=TERMINAL).exists()

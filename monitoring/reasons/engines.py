@@ -86,6 +86,7 @@ class EngineReason(ReasonCode):
     )
     NOT_LISTED = "engines.not-listed", _("The engine no longer lists the job, but still knows its id.")
     CLUSTER_ENDED = "engines.cluster-ended", _("The cluster has ended with its job.")
+    CANCELED = "engines.canceled", _("The cluster accepted the request to cancel the job, and no longer runs it.")
     FIRST_SEEN = "engines.first-seen", _("Seen for the first time.")
     NAMED_AGAIN = "engines.named-again", _("The engine lists the job again, under the same id.")
     SEEN_THROUGH = "engines.seen-through", _("The query is seen through {cluster} from now on.")

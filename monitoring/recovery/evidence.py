@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from django.db.models.functions import Coalesce
 
-from monitoring.discovery.platform import may_live, still_reports_end
+from monitoring.discovery.platform import may_live, still_reports_end, unseen_run
 from monitoring.exceptions import exception_text
 from monitoring.kubernetes.job_resources import JobResource, resource_of
 from monitoring.models import (
@@ -88,7 +88,7 @@ def may_start_cluster(job: Job) -> bool:
     """Return whether the job's cluster has ended with it, so that its command starts another one and not a second one.
 
     If a command was run after this end and its cluster has not appeared, it may still do so. Then only the platform can
-    report that nothing was started.
+    report that nothing was started, or that what was started has failed.
     """
     run, cluster = job.current_run, job.cluster
     if run is None or not is_command(job.launch) or not cluster.has_ended:
@@ -96,7 +96,10 @@ def may_start_cluster(job: Job) -> bool:
     last = RestartAttempt.objects.filter(job=job).order_by("-epoch").first()
     if last is None or last.launch_sent_at is None or last.old_run_id != run.pk:
         return not may_live(cluster)
-    return last.ended_at is not None and still_reports_end(cluster, run, last.ended_at)
+    if last.ended_at is None:
+        return False
+    started = unseen_run(cluster, run, last.launch_sent_at)
+    return still_reports_end(cluster, run, last.ended_at) or (started is not None and started.end.state in DEAD)
 
 
 def _operated(resource: FoundResource | None) -> Reason | None:

@@ -68,6 +68,13 @@ class RestartRefused(ValueError):
         super().__init__(str(self.reason))
 
 
+class ClusterSilent(RestartRefused):
+    """The job's cluster does not answer, and is not known to have ended. The same request may be accepted later."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__("cluster", cluster.name, Why.CLUSTER_NEEDED())
+
+
 def restart_from(
     job: Job, state: Savepoint | str | None, by: str, now: datetime, stop_first: bool = True
 ) -> RestartAttempt:
@@ -324,7 +331,7 @@ def require_answer(job: Job, resource: FoundResource | None) -> None:
             raise RestartRefused("managed_elsewhere", who, Why.OPERATED(source=source))
         return  # the operator reaches its job even if the cluster does not answer
     if not job.cluster.reachable and not may_start_cluster(job):
-        raise RestartRefused("cluster", job.cluster.name, Why.CLUSTER_NEEDED())
+        raise ClusterSilent(job.cluster)
 
 
 def require_own(job: Job) -> None:

@@ -16,6 +16,7 @@ from monitoring.pauses import pause_reason
 from monitoring.reasons.columns import columns, stored
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.recovery import RecoveryReason as Why
+from monitoring.recovery.manual import ClusterSilent
 from monitoring.recovery.run_again import AttemptOpen, BadLaunch, RestartRefused, run_again
 from monitoring.savepoints.schedule import next_time
 from monitoring.savepoints.timetable import Cron
@@ -66,15 +67,20 @@ def _start(job: Job, now: datetime) -> Reason | None:
                 raise RestartRefused("automation", "paused", paused)
             attempt = run_again(job, audit.AUTOMATION, now, RestartTrigger.SCHEDULED, due_at)
     except (RestartRefused, BadLaunch, AttemptOpen) as refused:
-        return _not_started(job, due_at, refused.reason, now)
+        return _not_started(job, due_at, refused, now)
     return Why.RESTART_DECIDED(epoch=attempt.epoch, job=job.name, reason=stored(attempt, "reason"))
 
 
-def _not_started(job: Job, due_at: datetime, why: Reason, now: datetime) -> Reason | None:
-    """Keep the run due if the cluster does not answer, until the next due time. Otherwise skip this due time."""
+def _not_started(
+    job: Job, due_at: datetime, refused: RestartRefused | BadLaunch | AttemptOpen, now: datetime
+) -> Reason | None:
+    """Keep the run due if the cluster does not answer, until the next due time. Otherwise skip this due time.
+
+    An application cluster that has ended with its job is not one that does not answer.
+    """
     next_at = next_time(job, run_timetable, due_at)
-    waits = not job.cluster.reachable and next_at is not None and next_at > now
-    problem = (Why.RUN_WAITS if waits else Why.RUN_MISSED)(due=due_at, why=why)
+    waits = isinstance(refused, ClusterSilent) and next_at is not None and next_at > now
+    problem = (Why.RUN_WAITS if waits else Why.RUN_MISSED)(due=due_at, why=refused.reason)
     changed = {} if waits else {"next_run_at": next_time(job, run_timetable, now)}
     Job.objects.filter(pk=job.pk, next_run_at=due_at).update(**columns("run_problem", problem), **changed)
     return Why.RUN_OF_JOB(job=job.name, problem=problem) if problem != job.run_problem_value else None

@@ -1,7 +1,8 @@
 """Settle stops of application clusters, which end with their jobs before Waymark has read the result.
 
-A stop that the cluster has accepted, and then silence for HOLD_DOWN, means that the job has ended. Its savepoint is in
-storage: below the cluster's directory of savepoints, or in the directories of earlier savepoints of the job.
+A stop or a cancellation that the cluster has accepted, and then silence for HOLD_DOWN, means that the job has ended. A
+request without a stored answer proves nothing. The savepoint of a stop is in storage: below the cluster's directory of
+savepoints, or in the directories of earlier savepoints of the job.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from django.db.models import Q
+
 from monitoring.engine.evidence import ReportedEnd
-from monitoring.engine.identity import application_in
-from monitoring.models import Checkpoint, Cluster, RunState, Savepoint, SavepointState
+from monitoring.engine.identity import Application, application_in
+from monitoring.models import Checkpoint, Cluster, Run, RunState, Savepoint, SavepointState
+from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.savepoints import SavepointReason
 from monitoring.savepoints.history import CLOCK_SKEW, plain_path
@@ -80,7 +84,7 @@ def search_for(savepoint: Savepoint, now: datetime) -> StopSearch | None:
     accepted = savepoint.stops_job and savepoint.state == SavepointState.IN_PROGRESS
     if not accepted or application is None or silent_since is None:
         return None
-    if now - silent_since < HOLD_DOWN + timedelta(seconds=application.takeover_s):
+    if now - silent_since < _conclusive_after(application):
         return None
     paths = list(savepoint.job.savepoints.exclude(path="").values_list("path", flat=True)[:_EARLIER])
     places = [application.savepoints.rstrip("/"), *(path.rstrip("/").rpartition("/")[0] for path in paths)]
@@ -97,8 +101,37 @@ def search_for(savepoint: Savepoint, now: datetime) -> StopSearch | None:
     )
 
 
-def ordered_ends(cluster: Cluster, now: datetime) -> dict[str, ReportedEnd]:
-    """Return the ends of runs that Waymark has stopped, by engine job ID. Only for a cluster that does not answer.
+def _conclusive_after(application: Application) -> timedelta:
+    """Return how long the cluster must be silent before it has ended: another job manager may take the job over."""
+    return HOLD_DOWN + timedelta(seconds=application.takeover_s)
+
+
+def was_canceled(run: Run, cluster: Cluster) -> bool:
+    """Return whether the engine accepted to cancel the run, and did not list it as one that goes on afterwards.
+
+    A run that was listed as CANCELLING last was canceled too, also without a request of Waymark.
+    """
+    if run.state == RunState.CANCELLING or run.cancel_accepted_at is None:
+        return run.state == RunState.CANCELLING
+    return run.seen_at(cluster.last_answer_at) - run.cancel_accepted_at <= HOLD_DOWN
+
+
+def canceled_ends(cluster: Cluster, now: datetime) -> dict[str, ReportedEnd]:
+    """Return the ends of canceled runs, by engine job ID. Only for a cluster that is silent."""
+    application, unreachable_since = application_in(cluster.identity), cluster.unreachable_since
+    if application is None or unreachable_since is None:
+        return {}
+    runs = Run.objects.filter(job__cluster=cluster, superseded=False).exclude(state__in=_TERMINAL)
+    ends: dict[str, ReportedEnd] = {}
+    for run in runs.filter(Q(cancel_accepted_at__isnull=False) | Q(state=RunState.CANCELLING)):
+        silent_since = max(unreachable_since, run.cancel_accepted_at or unreachable_since)
+        if was_canceled(run, cluster) and now - silent_since >= _conclusive_after(application):
+            ends[run.engine_job_id] = ReportedEnd(RunState.CANCELED, silent_since, EngineReason.CANCELED())
+    return ends
+
+
+def stopped_ends(cluster: Cluster, now: datetime) -> dict[str, ReportedEnd]:
+    """Return the ends of stopped runs, by engine job ID. Only for a cluster that does not answer.
 
     Flink reports the savepoint of a stop as complete only after the job has finished.
     """

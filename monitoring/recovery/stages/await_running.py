@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from django.db import IntegrityError, transaction
 from django.utils.translation import gettext_noop as _
 
 from checkpointing.jobs.launching.admission import Lacking
+from monitoring.discovery.platform import unseen_run
 from monitoring.engine.answers import TERMINAL_STATES, JobOverview
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, NotFound
 from monitoring.launches import Launched, remember
-from monitoring.models import AttemptState, LaunchOrigin, RestartAttempt, Run
+from monitoring.models import AttemptState, Job, LaunchOrigin, RestartAttempt, Run, RunStateChange
+from monitoring.reasons.columns import columns
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery.attempt import TIME_LIMIT
@@ -26,6 +29,7 @@ from monitoring.recovery.stages.base import (
     automatic,
     engine_runs_of,
     launch_of,
+    starts_cluster,
     wait_for,
     write,
 )
@@ -64,6 +68,8 @@ class AwaitRunning:
 
     def conclude(self, attempt: RestartAttempt, answer: object, now: datetime) -> Outcome:
         match answer:
+            case Seen(None) | EngineError() if ended := ended_unseen(attempt, now):
+                return ended
             case Seen(None):
                 return Wait(Why.NOT_NAMED(id=attempt.engine_job_id))
             case Seen(JobOverview(state="RUNNING"), starting=(_, *_) as starting):
@@ -128,6 +134,60 @@ def _died(attempt: RestartAttempt, state: str, failure: str, now: datetime) -> O
     return End(AttemptState.FAILED, why, nothing_runs=True)
 
 
+def ended_unseen(attempt: RestartAttempt, now: datetime) -> Outcome | None:
+    """Return the outcome if the cluster that the command started has ended, None if this is not known.
+
+    Polls may have seen the end of the new run. Otherwise only the platform can report it, and the run is stored.
+    """
+    old, since = attempt.old_run, attempt.launch_sent_at
+    if old is None or since is None or not starts_cluster(attempt):
+        return None
+    later = Run.objects.filter(job=attempt.job_id, number__gt=old.number).select_related("job").order_by("-number")
+    run = later.first()
+    if run is None or not (run.live or (run.end_seen_at is not None and run.end_seen_at > since)):
+        run = _add_unseen(attempt, run or old, since, now)
+    if run is None or run.live:
+        return None
+    _remember_launch(attempt, run, now)
+    if run.state == "FINISHED":
+        outcome: Outcome = End(AttemptState.SUCCEEDED, Why.NEW_RUN_IS(state=run.state))
+    else:
+        outcome = _died(attempt, run.state, run.exception, now)
+    if isinstance(outcome, End):
+        write(attempt, new_run_id=run.pk)
+    return outcome
+
+
+def _add_unseen(attempt: RestartAttempt, last: Run, since: datetime, now: datetime) -> Run | None:
+    """Store the run that followed `last` and ended before a poll, None if the platform does not report one."""
+    found = unseen_run(attempt.job.cluster, last, since)
+    if found is None:
+        return None
+    end = found.end
+    run = Run(
+        job_id=attempt.job_id,
+        number=last.number + 1,
+        # YARN does not report the job's ID. It is the one that Waymark chose if the command passes that on.
+        engine_job_id=found.job_id or attempt.engine_job_id,
+        state=end.state,
+        observed_at=now,
+        started_at=found.started_at or since,
+        ended_at=end.at,
+        end_seen_at=now,
+        final_read_done=True,
+        exception=end.error,
+        exceptions=end.exceptions,
+    )
+    try:
+        with transaction.atomic():
+            run.save()
+    except IntegrityError:
+        return None  # a poll has just stored the run
+    RunStateChange.objects.create(run=run, at=now, target=run.state, **columns("why", end.why))
+    Job.objects.filter(pk=attempt.job_id).update(current_run=run)
+    return run
+
+
 def _runs(attempt: RestartAttempt, state: str, now: datetime) -> Outcome:
     run = (
         Run.objects.filter(job=attempt.job_id, engine_job_id=attempt.engine_job_id)
@@ -139,7 +199,12 @@ def _runs(attempt: RestartAttempt, state: str, now: datetime) -> Outcome:
     if run is None and now - (attempt.launched_at or now) < LINK_WITHIN:
         return Wait(Why.NEW_RUN_NOT_READ(state=state))
     write(attempt, new_run_id=run.pk if run else None)
-    if run is not None and run.launch_version_id is None and (spec := launch_of(attempt)) is not None:
+    if run is not None:
+        _remember_launch(attempt, run, now)
+    return End(AttemptState.SUCCEEDED, Why.NEW_RUN_IS(state=state))
+
+
+def _remember_launch(attempt: RestartAttempt, run: Run, now: datetime) -> None:
+    if run.launch_version_id is None and (spec := launch_of(attempt)) is not None:
         # The engine cannot report how it started the job, so store what was sent.
         remember([Launched(run, spec)], LaunchOrigin.RESTART, attempt.requested_by, now)
-    return End(AttemptState.SUCCEEDED, Why.NEW_RUN_IS(state=state))

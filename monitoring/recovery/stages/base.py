@@ -14,7 +14,8 @@ from typing import Protocol
 from monitoring.discovery.platform import has_one_job, may_live
 from monitoring.engine.answers import TERMINAL_STATES, JobOverview
 from monitoring.engine.client import FlinkClient
-from monitoring.engine.errors import EngineError, NotReady
+from monitoring.engine.errors import EngineError
+from monitoring.engine.evidence import shows_no_manager
 from monitoring.engine_calls import CALL_LIMIT_S
 from monitoring.models import AttemptState, RestartAttempt, RestartTrigger, Run, StepState
 from monitoring.pauses import pause_reason
@@ -150,13 +151,11 @@ def cluster_is_over(attempt: RestartAttempt) -> bool:
 
 
 async def jobs_of(client: FlinkClient, *, cluster_over: bool) -> tuple[JobOverview, ...] | None:
-    """Return the engine's jobs, or None if its cluster is over and no job manager answers there."""
+    """Return the engine's jobs, or None if its cluster is over and no job manager answers there. Raise EngineError."""
     try:
         return await client.jobs_overview()
-    except NotReady:
-        raise
-    except EngineError:
-        if cluster_over:
+    except EngineError as error:
+        if cluster_over and shows_no_manager(error):
             return None
         raise
 

@@ -44,6 +44,7 @@ from monitoring.recovery.launching import (
     kind_of,
     uploaded_program,
 )
+from monitoring.recovery.stages.await_running import ended_unseen
 from monitoring.recovery.stages.base import (
     WISHED,
     Act,
@@ -148,7 +149,7 @@ class StartJob:
             case Unclear(why):
                 # From now on the stage looks for the job. `error` keeps the launch's error, if the job never appears.
                 found = {"deadline_at": _deadline(attempt, now), **columns("error", why.reason)}
-                write(attempt, launch_sent_at=now, **found)
+                write(attempt, **({} if starts_cluster(attempt) else {"launch_sent_at": now}), **found)
                 return _search_description(attempt, why)
             case Known(job, identity):
                 return _found(attempt, job, identity, now)
@@ -156,10 +157,8 @@ class StartJob:
                 return End(AttemptState.CANCELED, _by_another(job))
             case OldRunEndedAgain():
                 return End(AttemptState.CANCELED, Why.DIED_AGAIN())
-            case Hindered(why, withheld):
-                if withheld and attempt.launches == 1:
-                    write(attempt, launch_sent_at=None, launches=0)  # the only launch request was not sent
-                return Wait(Why.ENGINE_SAID(answer=why))
+            case Hindered():
+                return _hindered(attempt, answer, now)
             case NotSeen():
                 return _not_seen(attempt, now)
             case NotFound():
@@ -177,7 +176,7 @@ class StartJob:
 def _launched(attempt: RestartAttempt, job_id: str, now: datetime) -> Outcome:
     if starts_cluster(attempt):
         deadline = max(_deadline(attempt, now), now + TIME_LIMIT)
-        write(attempt, engine_job_id=job_id, launch_sent_at=now, deadline_at=deadline)
+        write(attempt, engine_job_id=job_id, deadline_at=deadline)
         return Wait(Why.CLUSTER_STARTING(id=job_id))
     write(attempt, launched_at=now, engine_job_id=job_id, deadline_at=_deadline(attempt, now))
     return Next(AttemptState.WAITING, Why.STARTED(id=job_id, how=_from(attempt)))
@@ -262,8 +261,9 @@ def _act(attempt: RestartAttempt, send: bool) -> Act:
         try:
             found = await look.at(client)
         except EngineError as error:
-            if another_cluster and send:
-                return Hindered(error.reason, withheld=True)  # the job's cluster is not known to have ended yet
+            if another_cluster:
+                # The job's cluster is not known to have ended yet, or the next one does not answer yet.
+                return Hindered(error.reason, withheld=send)
             raise
         return await _launch(client, kind, found) if isinstance(found, LaunchOrder) else found
 
@@ -330,7 +330,17 @@ async def _stranger(client: FlinkClient, known: Identity) -> Identity | None:
     return found if found and not same(known, found) else None
 
 
+def _hindered(attempt: RestartAttempt, answer: Hindered, now: datetime) -> Outcome:
+    if not answer.withheld and (ended := ended_unseen(attempt, now)):
+        return ended
+    if answer.withheld and attempt.launches == 1:
+        write(attempt, launch_sent_at=None, launches=0)  # the only launch request was not sent
+    return Wait(Why.ENGINE_SAID(answer=answer.why))
+
+
 def _not_seen(attempt: RestartAttempt, now: datetime) -> Outcome:
+    if ended := ended_unseen(attempt, now):
+        return ended
     if starts_cluster(attempt):
         return Wait(Why.NOT_KNOWN_YET(id=attempt.engine_job_id), timedelta(seconds=2))
     sent_at = attempt.launch_sent_at or now

@@ -25,6 +25,7 @@ from monitoring.models import (
     Discovery,
     Engine,
     RestartAttempt,
+    Run,
     Savepoint,
     SavepointOrigin,
     SavepointState,
@@ -67,11 +68,13 @@ STATE_READ_WITHIN_S = 5.0
 class LiveRun:
     """The job's run that has not ended, if any.
 
-    `failed`: the run to stop is FAILED; `may_come_back`: why the engine may start the job again; `unseen`: the high
-    availability of a cluster whose store of jobs cannot be read.
+    `is_canceled`: the engine has just accepted the request to cancel it; `failed`: the run to stop is FAILED;
+    `may_come_back`: why the engine may start the job again; `unseen`: the high availability of a cluster whose store of
+    jobs cannot be read.
     """
 
     job: JobOverview | None
+    is_canceled: bool = False
     failed: bool = False
     may_come_back: Reason | str = ""
     unseen: HighAvailability | None = None
@@ -103,12 +106,13 @@ class StopJob:
         async def act(client: FlinkClient) -> object:
             answered = await jobs_of(client, cluster_over=is_over)
             jobs = answered or ()
-            living = engine_runs.live(jobs)
+            living, is_canceled = engine_runs.live(jobs), False
             if living is not None and living.id == to_cancel and living.state != "CANCELLING":
                 if saved_before and (why := await _why_gone(client, path, program)):
                     return StateGone(why)
                 await client.cancel(living.id)  # canceling twice does no harm
-            found = LiveRun(living, failed=any(job.id == known and job.state == "FAILED" for job in jobs))
+                is_canceled = True
+            found = LiveRun(living, is_canceled, failed=any(job.id == known and job.state == "FAILED" for job in jobs))
             if living is not None or known is None:
                 return found
             if store is not None:
@@ -134,7 +138,9 @@ class StopJob:
                 return End(AttemptState.CANCELED, Why.JOB_LIVES(id=life.id, state=life.state))
             case LiveRun(JobOverview() as life) if life.id != _known_run(attempt):
                 return End(AttemptState.CANCELED, Why.OTHER_RUN_NOT_STOPPED(id=life.id, state=life.state))
-            case LiveRun(JobOverview() as life):
+            case LiveRun(JobOverview() as life, is_canceled):
+                if is_canceled and attempt.old_run is not None:
+                    Run.objects.filter(pk=attempt.old_run.pk).update(cancel_accepted_at=now)
                 return _stopping(attempt, life, now)
             case StateGone(why):
                 gone = Why.STATE_GONE(path=attempt.restore_path, why=why)

@@ -28,6 +28,7 @@ PERMISSIONS: dict[str, str] = {
     "api/v1/discoveries": "GET viewer, POST admin",
     "api/v1/discoveries/<int:discovery_id>": "DELETE admin, GET viewer, PATCH admin",
     "api/v1/discoveries/<int:discovery_id>/resources": "GET viewer",
+    "api/v1/discoveries/<int:discovery_id>/test": "POST admin",
     "api/v1/docs": "GET viewer",
     "api/v1/fleet": "GET viewer",
     "api/v1/health": "GET viewer",

@@ -36,6 +36,7 @@ def test_cancel_sends_a_request_to_the_engine(api: Caller, job: Job, engine: HTT
     assert (answer.status_code, answer.json()["id"]) == (202, job.current_run_id)
     engine.check_assertions()
     entry = AuditEntry.objects.get(action="job.cancel")
+    assert Run.objects.get(pk=job.current_run_id).cancel_accepted_at is not None
     assert (entry.target, entry.reason, entry.actor) == (f"job {job.name}", "wrong input", "olga (token token 0)")
 
 
@@ -50,6 +51,7 @@ def test_refused_cancel_keeps_the_job_running_and_is_audited(
     assert "Job is not cancelable." in message
     assert "The job keeps running." in message
     assert audited_actions() == ["job.cancel", "job.not-canceled"]
+    assert not Run.objects.filter(cancel_accepted_at__isnull=False).exists()
     # A repeated request is sent to the engine again, also with the same key.
     expect_cancel(engine, job)
     assert api.post(f"/jobs/{job.pk}/cancel", **headers).status_code == 202
@@ -63,6 +65,7 @@ def test_lost_response_is_not_a_refusal_and_is_audited(api: Caller, job: Job, he
     assert (answer.status_code, answer.json()["error"]["code"]) == (504, "unknown")
     assert "Waymark does not know whether the job was canceled." in answer.json()["error"]["message"]
     assert audited_actions() == ["job.cancel", "job.not-canceled"]
+    assert not Run.objects.filter(cancel_accepted_at__isnull=False).exists()
 
 
 @pytest.mark.parametrize("state", [RunState.CANCELED, RunState.FINISHED, RunState.FAILED, RunState.CANCELLING])

@@ -11,7 +11,7 @@ from django.test import Client
 from monitoring.models import DiscoverySource, FoundResource
 from monitoring.reasons.columns import columns
 from monitoring.reasons.discoveries import DiscoveryReason
-from tests.monitoring.discovery.played_kubernetes import TOKEN, kubeconfig
+from tests.monitoring.discovery.played_kubernetes import POD, SPARK, TOKEN, PlayedKubernetes, kubeconfig
 
 pytestmark = pytest.mark.django_db
 PATH = "/api/v1/discoveries"
@@ -72,3 +72,31 @@ def test_a_source_of_yarn_is_added_and_keeps_its_kind(admin: Client) -> None:
     assert DiscoverySource.objects.get().token.reveal() == "the-token"
     answer = send(admin, "patch", own, {"kind": "kubernetes"})
     assert (answer.status_code, "keeps its kind" in answer.content.decode()) == (422, True)
+
+
+def test_the_test_of_a_source_returns_what_is_found_and_which_right_is_missing(admin: Client) -> None:
+    with PlayedKubernetes().serving() as kubernetes:
+        kubernetes.put("orders", namespace="prod")
+        kubernetes.missing |= {SPARK}
+        kubernetes.forbidden |= {("list", POD)}
+        source = DiscoverySource.objects.create(name="east", kubeconfig=kubernetes.kubeconfig, namespaces="prod")
+        answer = send(admin, "post", f"{PATH}/{source.pk}/test", {}).json()
+    assert (answer["answers"], answer["sentence"], answer["remarks"]) == (True, "", [])
+    found = {each["kind"].partition(".")[0]: each for each in answer["found"]}
+    orders = found["flinkdeployments"]
+    assert (orders["namespace"], orders["count"], orders["more"], orders["problem"]) == ("prod", 1, False, "")
+    assert "may not list pods" in found["pods"]["problem"]
+    assert found["pods"]["problem_value"]["code"] == "discoveries.forbidden"
+    assert [each["is_missing"] for each in answer["found"] if "spark" in each["kind"]].count(True) == 1
+    assert not FoundResource.objects.exists(), "a test stores nothing"
+
+
+def test_the_test_of_a_source_that_does_not_answer_says_why(admin: Client) -> None:
+    yarn = {"kind": "yarn", "addresses": "http://rm.invalid:8088", "authentication": "bearer", "token": "s3cret"}
+    source = DiscoverySource.objects.create(name="west", **yarn)
+    answer = send(admin, "post", f"{PATH}/{source.pk}/test", {}).json()
+    assert (answer["answers"], answer["found"]) == (False, [])
+    assert "rm.invalid" in answer["sentence"]
+    assert answer["sentence_value"]["code"]
+    assert answer["remarks"] == ["The token is sent to rm.invalid without encryption. Use an https:// address."]
+    assert [each["code"] for each in answer["remarks_value"]] == ["engines.token-unencrypted"]

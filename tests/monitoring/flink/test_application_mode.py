@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from dashboard.acts.canceling import cancel_job
+from dashboard.acts.intents import Intent
 from monitoring.launches import remember_edit
 from monitoring.models import Cluster, DiscoverySource, FoundResource, Job, RestartAttempt
 from monitoring.recovery import cycle as recovery
@@ -191,3 +193,19 @@ def test_a_restart_by_a_person_stops_one_cluster_and_starts_one(
     assert len(application.clusters()) == 2
     assert list(job.runs.order_by("number").values_list("state", flat=True)) == ["FINISHED", "RUNNING"]
     counts_on(ledger)
+
+
+def test_a_job_that_waymark_cancels_has_ended_without_a_poll_of_its_end(
+    job: Job, application: FlinkApplication, waymark: Waymark
+) -> None:
+    Job.objects.update(auto_restart=True)
+    cancel_job(Job.objects.select_related("cluster", "current_run").get(), "ada", "wrong input", Intent())
+    eventually("the cluster has ended", lambda: not application.jobs())
+    application.kill()
+    waymark.until("it is silent", lambda: Cluster.objects.filter(unreachable_since__isnull=False).exists())
+    assert Job.objects.get().current_run.state == "RUNNING"
+    waymark.ahead += HOLD_DOWN
+    waymark.until("its end is known", lambda: Job.objects.filter(current_run__state="CANCELED").exists())
+    assert Cluster.objects.get().has_ended
+    assert not RestartAttempt.objects.exists()
+    assert len(application.clusters()) == 1

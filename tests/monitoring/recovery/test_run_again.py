@@ -6,8 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from monitoring.models import AutomationPause, Job, RestartAttempt, RunState, Savepoint
+from monitoring.models import AutomationPause, Cluster, Job, RestartAttempt, Run, RunState, Savepoint
 from monitoring.reasons.automation import AutomationReason
+from monitoring.reasons.columns import columns
+from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.recovery import RecoveryReason
 from monitoring.recovery.cycle import advance
 from monitoring.recovery.planned import awaited
@@ -194,6 +196,20 @@ def test_a_run_waits_for_an_unreachable_cluster(hourly, job_manager, go_on, now)
     assert len(job_manager.ran) == 1
     job = Job.objects.get()
     assert (job.next_run_at, job.run_problem) == (now + timedelta(hours=2), "")
+
+
+def test_a_run_does_not_wait_for_a_cluster_that_has_ended_with_its_job(hourly, job_manager, now):
+    """Here the state of the ended job is not known, which no waiting can change."""
+    hourly.launch = {"kind": "command", "command": ["/bin/start", "{savepoint}"]}
+    hourly.save()
+    Run.objects.update(outcome={})
+    ended = {"unreachable_since": now, **columns("last_error", EngineReason.CLUSTER_ENDED())}
+    Cluster.objects.filter(pk=hourly.cluster_id).update(**ended)
+    advance(now + timedelta(hours=1))
+    job = Job.objects.get()
+    why = RecoveryReason.BAD_STATE(value="'FINISHED'", allowed=RecoveryReason.NO_STATE_TO_CONTINUE())
+    assert job.run_problem_value == RecoveryReason.RUN_MISSED(due=now + timedelta(hours=1), why=why)
+    assert job.next_run_at == now + timedelta(hours=2)
 
 
 def test_a_paused_automation_starts_no_run(hourly, job_manager, now):

@@ -28,23 +28,26 @@ class FakeApplication(FakeJobManager):
     savepoint: str = ""  # the directory of the savepoint that a stop takes
     up: bool = False
     shows_savepoint: bool = False
+    cancels: bool = True  # whether the job ends after the cluster has accepted a request to cancel it
     target: str = "embedded"  # execution.target; another value is not application mode
+    ingress: tuple[int, bytes] | None = None  # the answer of a server in between while no cluster answers
     answers_from: int = 0  # the number of polls before the newest cluster answers
     read: list[Path] = field(default_factory=list)
 
-    def answer(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
+    def answer(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, Any] | None:
         with self.lock:
             self._take_up()
             if self.up and self.answers_from:
                 self.answers_from -= 1
-                return None
+                return self.ingress
             if self.up and path == "/overview":
                 return 200, OVERVIEW
-            return super().answer(method, path, body) if self.up else None
+            return super().answer(method, path, body) if self.up else self.ingress
 
     def end(self, state: str) -> None:
-        """End the job and its cluster, of which nobody reads the state."""
+        """End the newest cluster and its job, of which nobody reads the state."""
         with self.lock:
+            self._take_up()
             for job in self.jobs.values():
                 job.state = state
             self.up = False
@@ -96,6 +99,11 @@ class FakeApplication(FakeJobManager):
             job["last-modification"] = job["start-time"]
             job["duration"] = 1
         return status, answer
+
+    def _cancel(self, parts: list[str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if self.cancels:
+            threading.Timer(0, self.end, ["CANCELED"]).start()
+        return 202, {}
 
     def _stop(self, parts: list[str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         answer = self._trigger(parts, body, stops=True)

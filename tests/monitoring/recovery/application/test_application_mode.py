@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import pytest
 from django.utils import timezone
@@ -14,8 +11,6 @@ from monitoring.alerts.fleet import Fleet
 from monitoring.models import (
     AuditEntry,
     Cluster,
-    DiscoverySource,
-    FoundResource,
     Incident,
     Job,
     RestartAttempt,
@@ -35,92 +30,14 @@ from monitoring.savepoints.request import request_savepoint
 from monitoring.savepoints.stops import HOLD_DOWN
 from tests.monitoring.conftest import Rows
 from tests.monitoring.fake_job_manager import serving
-from tests.monitoring.flink.waymark import Waymark
-from tests.monitoring.recovery.fake_application import NAME, FakeApplication
+from tests.monitoring.recovery.application.conftest import CHECKPOINT, died, only_job, restarted
+from tests.monitoring.recovery.application.fake_application import FakeApplication
 from tests.monitoring.recovery.test_exactly_once import Killed, kill_at
 from tests.monitoring.savepoints.snapshots import lay_down
 
 pytestmark = pytest.mark.django_db
-CHECKPOINT = "file:/checkpoints/chk-4"
 # Its checkpoint ID is 5.
 SAVEPOINT = "2.3.0-rocksdb-0b-savepoint-canonical"
-
-
-class Report:
-    """What the operator of the deployment reports about its job."""
-
-    def __init__(self, cluster: Cluster, waymark: Waymark) -> None:
-        self._waymark, self._cluster = waymark, cluster
-        self.source = DiscoverySource.objects.create(name="east")
-
-    def __call__(self, state: str, job_id: str) -> None:
-        now = self._waymark.now()
-        FoundResource.objects.update_or_create(
-            source=self.source,
-            kind="flinkdeployments.flink.apache.org",
-            namespace="prod",
-            name="orders",
-            defaults={
-                "cluster": self._cluster,
-                "state": {"job": state, "job_id": job_id},
-                "found_at": now,
-                "changed_at": now,
-            },
-        )
-        self.is_read()
-
-    def is_read(self) -> None:
-        DiscoverySource.objects.update(last_answer_at=self._waymark.now())
-
-
-@pytest.fixture
-def application(tmp_path: Path) -> Iterator[FakeApplication]:
-    started = tmp_path / "started"
-    started.mkdir()
-    (tmp_path / "savepoints" / "of-others").mkdir(parents=True)
-    fake = FakeApplication(started=started, savepoint=f"file:{tmp_path}/savepoints")
-    with serving(fake):
-        yield fake
-
-
-@pytest.fixture
-def waymark(db: None) -> Iterator[Waymark]:
-    with Waymark() as worker:
-        yield worker
-
-
-@pytest.fixture
-def job(application: FakeApplication, waymark: Waymark) -> Job:
-    """Return a job that runs in an application cluster, with one checkpoint."""
-    Cluster.objects.create(name="orders", rest_url=application.url, poll_interval_s=1)
-    application.start(uuid.uuid4().hex)
-    job = waymark.job(NAME)
-    Rows(now=timezone.now()).checkpoint(job.current_run, 4, external_path=CHECKPOINT)
-    job.launch, job.auto_restart = {"kind": "command", "command": application.command()}, True
-    job.save()
-    return job
-
-
-@pytest.fixture
-def report(job: Job, waymark: Waymark) -> Report:
-    return Report(job.cluster, waymark)
-
-
-def only_job(application: FakeApplication) -> str:
-    (job_id,) = application.jobs
-    return job_id
-
-
-def restarted(job: Job, waymark: Waymark, what: str = "it is restarted") -> RestartAttempt:
-    attempt = waymark.ended(waymark.until(what, lambda: job.restart_attempts.first()))
-    assert attempt.state == "succeeded", attempt.error
-    return attempt
-
-
-def died(application: FakeApplication, waymark: Waymark, job: Job) -> None:
-    """End the cluster, and wait until it is known that it does not answer."""
-    application.end("FAILED")
-    waymark.until("it is silent", lambda: Cluster.objects.filter(unreachable_since__isnull=False).exists())
 
 
 @pytest.mark.parametrize("fixes_id", [True, False])

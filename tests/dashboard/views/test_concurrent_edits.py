@@ -166,7 +166,7 @@ def test_second_person_is_refused_with_the_changes(ada: Client, bob: Client, edi
     assert "The last change was made by ada" in page
     assert edit.stored() == saved
 
-    # The input is kept, and the refused page has the new values: whoever sends it again replaces them.
+    # The input is kept, and the refused page has the new values: sending it again replaces them.
     for name, value in edit.second.items():
         assert refused.context["form"][name].value() in (value, str(value), [str(value)])
     assert bob.post(edit.action, late | {"shown_values": hidden(refused)}).status_code == 302

@@ -1,4 +1,4 @@
-"""A job that the Flink operator runs is restarted and saved through its resource: once, whatever is killed or lost."""
+"""A job that the Flink operator runs is restarted and saved once through its resource, despite kills and losses."""
 
 from __future__ import annotations
 
@@ -386,7 +386,7 @@ def turn(operator: PlayedOperator, seconds: float) -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("part", ["request", "answer"])
-def test_a_savepoint_is_one_resource_whatever_is_lost(transactional_db, job, operator, look, part):
+def test_a_savepoint_is_one_resource_although_a_message_is_lost(transactional_db, job, operator, look, part):
     saved = save(job)
     operator.kubernetes.lost = {("create", part)}
     turn(operator, 1)

@@ -57,7 +57,13 @@ def remember_edit(job: Job, spec: Spec, by: str, now: datetime) -> LaunchVersion
 
 def what_changed(was: Spec, now: Spec) -> list[str]:
     """Return the names, for people, of the parts in which two launch records differ."""
-    words = {"jar_id": "program", "entry_class": "entry", "program_args": "arguments", "limit_s": "time limit"}
+    words = {
+        "jar_id": "program",
+        "jar_uri": "program",
+        "entry_class": "entry",
+        "program_args": "arguments",
+        "limit_s": "time limit",
+    }
     names = sorted(name for name in was.keys() | now.keys() if (was.get(name) or None) != (now.get(name) or None))
     return [words.get(name, name) for name in names]
 

@@ -71,6 +71,7 @@ WITHOUT_SECTION = (
     # refused requests, whose text says what is allowed
     *("alerts.maintenance", "alerts.of-*", "state-reads.checkpoint", "state-reads.savepoint"),
     *("automation.*-needed", "automation.why-too-long", "recovery.bad-*", "recovery.name-needed"),
+    *("recovery.operator-needed", "recovery.change-needed"),
     *("recovery.free-name-needed", "recovery.path-needed", "notify.bad-*", "notify.sentence"),
     *("notify.*-needed", "notify.services", "notify.incomplete-address", "notify.no-incidents"),
     *("notify.apprise-sent", "notify.mail-taken", "notify.only-channel", "notify.channel-removed"),

@@ -11,18 +11,21 @@ from django.utils.translation import gettext as _
 
 from dashboard.acts.intents import Intent
 from dashboard.forms.launch import CLONE, LaunchForm
+from dashboard.forms.resource_program import ResourceProgramForm
 from dashboard.language import rendered
 from dashboard.queries.states import FROM_STOP, offered_savepoints
 from monitoring import audit
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError
 from monitoring.engine_calls import Call, call_all
+from monitoring.kubernetes.job_program import read_program
+from monitoring.kubernetes.job_resources import JobResource
 from monitoring.launches import remember_edit, what_changed
-from monitoring.models import Job, LaunchVersion, RestartAttempt, Savepoint
+from monitoring.models import FoundResource, Job, LaunchVersion, RestartAttempt, Savepoint
 from monitoring.programs import keep
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.recovery import RecoveryReason as Why
-from monitoring.recovery.manual import BadLaunch, RestartRefused, change_and_restart, clone
+from monitoring.recovery.manual import BadLaunch, RestartRefused, change_and_restart, change_through_operator, clone
 
 
 class NotStarted(Exception):
@@ -69,8 +72,38 @@ def start_with_launch(job: Job, form: LaunchForm, by: str) -> RestartAttempt:
     except BadLaunch as problem:
         raise NotStarted(problem.field, rendered(problem.reason)) from problem
     except RestartRefused as refused:
-        why = _("Nothing was stopped. %(refused)s") % {"refused": rendered(refused.reason)}
-        raise NotStarted(refused.field, why) from refused
+        raise _not_started(refused) from refused
+
+
+def _not_started(refused: RestartRefused) -> NotStarted:
+    return NotStarted(refused.field, _("Nothing was stopped. %(refused)s") % {"refused": rendered(refused.reason)})
+
+
+def program_form(job: Job, row: FoundResource, admin: bool, typed: Any = None) -> ResourceProgramForm:
+    """Return the form to change the program in the job's resource, which Kubernetes is asked for.
+
+    Raises:
+        EngineError: Kubernetes did not answer or refused the request.
+    """
+    states = [(choice.key, choice.label) for choice in offered_savepoints(job)]
+    resource, program = JobResource.of(row), read_program(row)
+    return ResourceProgramForm(
+        typed, job=job, states=states, admin=admin, resource=resource, program=program, label_suffix=""
+    )
+
+
+def start_through_operator(job: Job, form: ResourceProgramForm, by: str) -> RestartAttempt:
+    """Let the Flink operator replace the job with the program in the form. Raises as `start_with_launch`."""
+    typed, change = form.cleaned_data, form.change
+    if change is None:
+        raise ValueError("the form was not validated")
+    what, note = describe_change(dict(change.was), dict(change.now)), typed["note"].strip().rstrip(".")
+    try:
+        savepoint = _chosen(job, typed["state"])
+        options: dict[str, Any] = {"note": note, "goes_back": typed["goes_back"]}
+        return change_through_operator(job, change, what, savepoint, by, timezone.now(), **options)
+    except RestartRefused as refused:
+        raise _not_started(refused) from refused
 
 
 def upload(job: Job, name: str, content: bytes, by: str, intent: Intent) -> str:

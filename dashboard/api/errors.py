@@ -68,8 +68,17 @@ def conflict(why: object, before: str = "") -> Refused:
 
     `why` is a text, or an exception that may have a reason. `before` is a sentence at the start of the message.
     """
+    return _because(409, why, before)
+
+
+def unavailable(why: object, before: str = "") -> Refused:
+    """Return a 503 error. For the arguments, see `conflict`."""
+    return _because(503, why, before)
+
+
+def _because(status: int, why: object, before: str) -> Refused:
     reason = getattr(why, "reason", None)
-    return Refused(409, f"{before} {why}".lstrip(), reason=reason if isinstance(reason, Reason) else None)
+    return Refused(status, f"{before} {why}".lstrip(), reason=reason if isinstance(reason, Reason) else None)
 
 
 def invalid(field: str, value: object, message: str) -> Refused:

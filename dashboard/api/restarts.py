@@ -14,9 +14,17 @@ from pydantic import Field
 
 from dashboard.access.guard import access_of, actor_of, reach_at, require
 from dashboard.access.roles import Role
-from dashboard.acts.launches import NotStarted, launch_form, save_launch, start_with_launch, upload
+from dashboard.acts.launches import (
+    NotStarted,
+    launch_form,
+    program_form,
+    save_launch,
+    start_through_operator,
+    start_with_launch,
+    upload,
+)
 from dashboard.acts.shown import JobChanged, check_shown_run
-from dashboard.api.errors import FieldError, Refused, conflict, invalid
+from dashboard.api.errors import FieldError, Refused, conflict, invalid, unavailable
 from dashboard.api.idempotency import intent_at
 from dashboard.api.operations import answers, router
 from dashboard.api.paging import Listed, PageParams, page_of
@@ -26,8 +34,11 @@ from dashboard.api.typed import Body, ShownIn, checked, filled
 from dashboard.forms.launch import SAVE, ProgramForm, settings_text
 from dashboard.queries.states import offered_snapshot, offered_snapshots, why_not_offered
 from dashboard.views.job import find_job
+from monitoring.engine.errors import EngineError
+from monitoring.kubernetes.job_program import read_program
+from monitoring.kubernetes.job_resources import JobResource, resource_of
 from monitoring.masking import shown_launch
-from monitoring.models import Job, LaunchVersion, RestartAttempt, RestartDecision
+from monitoring.models import FoundResource, Job, LaunchVersion, RestartAttempt, RestartDecision
 from monitoring.programs import copy_of
 from monitoring.reasons.columns import columns
 from monitoring.recovery.breaker import close_breaker
@@ -146,6 +157,30 @@ class ProgramOut(Schema):
     name: str
     size: int = Field(description="Bytes.")
     sha256: str
+
+
+class OperatorProgramOut(Schema):
+    """The program in the FlinkDeployment or FlinkSessionJob of a job."""
+
+    resource: str = Field(examples=["FlinkDeployment prod/orders"])
+    image: str = Field(description="Empty: the resource has none.")
+    jar_uri: str
+    entry_class: str
+    program_args: list[str] = Field(description="Values of secrets are hidden.")
+    parallelism: int | None = Field(description="null: the default of the cluster.")
+
+
+class OperatorProgramIn(ShownIn):
+    """Fields that are left out stay as they are. All of the program except `parallelism` is for administrators only."""
+
+    image: str = ""
+    jar_uri: str = ""
+    entry_class: str = ""
+    program_args: list[str] = Field([], description="A value shown as hidden (…) stays as it is.")
+    parallelism: int | None = None
+    state: str = Field("", description="The snapshot: stop for the latest state, or the key of a restart-state.")
+    note: str = ""
+    goes_back: bool = Field(True, description="If the new job fails, change the resource back.")
 
 
 class LaunchedOut(Schema):
@@ -289,6 +324,51 @@ def change(request: HttpRequest, job_id: int, body: LaunchIn) -> Status[dict[str
         raise Refused(422, fields=[FieldError(field=refused.field, value=None, message=str(refused))]) from refused
     except (JobChanged, AttemptOpen) as refused:
         raise conflict(refused, "Nothing was stopped.") from refused
+
+
+@routes.get(
+    "/jobs/{int:job_id}/operator-program",
+    response=answers(OperatorProgramOut),
+    summary="Get the program of a job that the Flink operator runs",
+)
+def operator_program(request: HttpRequest, job_id: int) -> dict[str, Any]:
+    """Waymark asks Kubernetes for it. Returns 409 if the operator does not run the job, 503 without an answer."""
+    row = _operated(find_job(job_id))
+    try:
+        return {"resource": str(JobResource.of(row)), **shown_launch(read_program(row))}
+    except EngineError as silent:
+        raise unavailable(silent) from silent
+
+
+@routes.post(
+    "/jobs/{int:job_id}/operator-program",
+    response=answers(RestartAskedOut, 202),
+    summary="Let the Flink operator replace a job with a changed program",
+)
+def change_operator_program(request: HttpRequest, job_id: int, body: OperatorProgramIn) -> Status[RestartAttempt]:
+    """Waymark changes the resource and requests the redeployment. Returns 409 if the operator does not run the job."""
+    require(request, Role.OPERATOR)
+    job, given, admin = find_job(job_id), body.given(), access_of(request).may(Role.ADMIN)
+    given.pop("run_id", None)
+    row = _operated(job)
+    try:
+        data = filled(program_form(job, row, admin), given)
+        form = checked(program_form(job, row, admin, data))
+        check_shown_run(job, body.shown, timezone.now())
+        return Status(202, start_through_operator(job, form, actor_of(request)))
+    except EngineError as silent:
+        raise unavailable(silent, "Nothing was stopped.") from silent
+    except NotStarted as refused:
+        raise Refused(422, fields=[FieldError(field=refused.field, value=None, message=str(refused))]) from refused
+    except (JobChanged, AttemptOpen) as refused:
+        raise conflict(refused, "Nothing was stopped.") from refused
+
+
+def _operated(job: Job) -> FoundResource:
+    row = resource_of(job)
+    if row is None:
+        raise conflict("The Flink operator does not run this job. Use POST …/launch.")
+    return row
 
 
 @routes.post(

@@ -100,12 +100,44 @@ class ProgramForm(forms.Form):
         return check_program(self.cleaned_data["program"], self._job)
 
 
-class LaunchForm(EditForm, forms.Form):
-    """The form of a launch record. After validation, `spec` is the record.
+class StartForm(EditForm, forms.Form):
+    """The fields of a start with a changed program: the changes, the snapshot, and what follows a failed start.
 
-    Without `admin`, programs, arguments and settings cannot be edited, because only administrators may choose them.
-    Secrets are shown hidden. A value that is submitted hidden keeps the stored secret.
+    Without `admin`, the fields in FIXED cannot be edited, because only administrators may choose programs. Secrets are
+    shown hidden. A value that is submitted hidden keeps the stored secret.
     """
+
+    entry_class = forms.CharField(required=False, max_length=500, label=_("Entry point"))
+    program_args = forms.CharField(
+        required=False, label=_("Arguments"), help_text=_("One per line."), widget=forms.Textarea(attrs={"rows": 4})
+    )
+    parallelism = forms.IntegerField(required=False, min_value=1, max_value=32_768, label=_("Parallelism"))
+    state = forms.ChoiceField(required=False, label=_("Snapshot"))
+    goes_back = forms.BooleanField(
+        required=False,
+        initial=True,
+        label=_("If the start fails, start the job with its previous launch record, from the same snapshot"),
+    )
+    note = forms.CharField(
+        required=False, max_length=500, label=_("Note"), help_text=_("The reason for the change, for the history.")
+    )
+
+    FIXED: ClassVar[tuple[str, ...]] = ("entry_class", "program_args")
+
+    def __init__(self, *args: Any, job: Job, states: list[tuple[str, str]], admin: bool, **options: Any) -> None:
+        self.job, self.admin = job, admin
+        super().__init__(*args, **options)
+        self.fields["state"].choices = states  # type: ignore[attr-defined]
+        if not admin:
+            for name in self.FIXED:
+                self.fields[name].disabled = True
+
+    def edited_row(self) -> Job:
+        return self.job
+
+
+class LaunchForm(StartForm):
+    """The form of a launch record. After validation, `spec` is the record."""
 
     kind = forms.ChoiceField(label=_("Launch type"))
     upload = forms.FileField(required=False, label=_("New version of the program"))
@@ -115,17 +147,12 @@ class LaunchForm(EditForm, forms.Form):
         label=_("Program on the cluster"),
         help_text=_("The ID of the program on the cluster. An uploaded program replaces it."),
     )
-    entry_class = forms.CharField(required=False, max_length=500, label=_("Entry point"))
-    program_args = forms.CharField(
-        required=False, label=_("Arguments"), help_text=_("One per line."), widget=forms.Textarea(attrs={"rows": 4})
-    )
     configuration = forms.CharField(
         required=False,
         label=_("Configuration"),
         help_text=_("key: value, one per line. Continuation lines of a value begin with two spaces."),
         widget=forms.Textarea(attrs={"rows": 5}),
     )
-    parallelism = forms.IntegerField(required=False, min_value=1, max_value=32_768, label=_("Parallelism"))
     command = forms.CharField(
         required=False,
         label=_("Command"),
@@ -153,12 +180,6 @@ class LaunchForm(EditForm, forms.Form):
         widget=forms.RadioSelect,
         label=_("Action"),
     )
-    state = forms.ChoiceField(required=False, label=_("Snapshot"))
-    goes_back = forms.BooleanField(
-        required=False,
-        initial=True,
-        label=_("If the start fails, start the job with its previous launch record, from the same snapshot"),
-    )
     name = forms.CharField(
         required=False,
         max_length=500,
@@ -167,9 +188,6 @@ class LaunchForm(EditForm, forms.Form):
             "Give the second job its own outputs. The savepoint contains the state of the sinks: Flink's file sink "
             "continues to write into the directory of the first job."
         ),
-    )
-    note = forms.CharField(
-        required=False, max_length=500, label=_("Note"), help_text=_("The reason for the change, for the history.")
     )
 
     FIXED: ClassVar[tuple[str, ...]] = (
@@ -185,28 +203,21 @@ class LaunchForm(EditForm, forms.Form):
         admin: bool,
         **options: Any,
     ) -> None:
-        self.job, self.admin = job, admin
         self.base: dict[str, Any] = dict(version.spec if version else job.launch or {})
         self.found: dict[str, Any] = {} if self.base else _values_from_engine(job)
         typed = _initial_values(shown_launch(self.base or self.found), job)
-        super().__init__(*args, **options | {"initial": typed | options.get("initial", {})})
+        options = options | {"initial": typed | options.get("initial", {})}
+        super().__init__(*args, job=job, states=states, admin=admin, **options)
         programs = _programs_of(job)
         self.fields["upload"].help_text = programs.offered
         self.fields["entry_class"].help_text = programs.entry
         # A stored record of another kind keeps its kind.
         kinds = dict.fromkeys((programs.kind, "command", str(typed["kind"])))
         self.fields["kind"].choices = [(kind, _KINDS[kind]) for kind in kinds if kind in _KINDS]  # type: ignore[attr-defined]
-        self.fields["state"].choices = states  # type: ignore[attr-defined]
         if not (job.current_run and job.current_run.live):
             start = (REPLACE, _("Start the job with this launch record"))
             self.fields["now"].choices = [start if each[0] == REPLACE else each for each in _NOW]  # type: ignore[attr-defined]
         self.spec: dict[str, Any] = {}
-        if not admin:
-            for name in self.FIXED:
-                self.fields[name].disabled = True
-
-    def edited_row(self) -> Job:
-        return self.job
 
     def audit_entries(self, names: Collection[str]) -> QuerySet[AuditEntry]:
         return AuditEntry.objects.filter(action="job.launch", target=f"job {self.job.name}")

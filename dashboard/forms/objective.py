@@ -6,15 +6,12 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from django import forms
-from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import gettext_noop as noop
 
-from dashboard.forms.editing import EditForm
 from dashboard.forms.measures import field_of
-from dashboard.forms.named_job import HINT, MISSING, find_named_job
-from monitoring.alerts import selector
+from dashboard.forms.scoped import ScopedForm
 from monitoring.alerts.kinds.base import Number, Unit
 from monitoring.models import AuditEntry, Job, Objective, RuleScope
 
@@ -28,23 +25,13 @@ _LIMIT = Number(
     30 * 86_400_000,
     noop("A checkpoint must complete in less than this time."),
 )
-_ONE_JOB = (RuleScope.JOB.value, _("One job"))
-_SCOPES = ((RuleScope.EVERYTHING.value, _("All jobs")), (RuleScope.SELECTOR.value, _("Jobs by label")))
 _PERCENT = _("Enter a number from 50 to 99.99.")
 _DAYS = _("Enter a whole number from 1 to 90.")
 
 
-class ObjectiveForm(EditForm, forms.Form):
+class ObjectiveForm(ScopedForm):
     """The form for `objective`. `apply` changes the objective, and the caller saves it."""
 
-    _offered_jobs: QuerySet[Job]
-    scope = forms.ChoiceField(choices=_SCOPES, widget=forms.RadioSelect, label=_("Applies to"))
-    selector = forms.CharField(
-        max_length=500,
-        required=False,
-        label=_("Labels"),
-        help_text=_("For example team=payments,env!=dev or job=orders-*"),
-    )
     percent = forms.FloatField(
         min_value=LEAST,
         max_value=MOST,
@@ -76,17 +63,7 @@ class ObjectiveForm(EditForm, forms.Form):
         return AuditEntry.objects.filter(action="objective.change", target=target_of(self.objective))
 
     def offer_jobs(self, offered: QuerySet[Job], *, only: bool = False) -> None:
-        """Offer one of these jobs as the scope of a new objective. With `only`, offer no wider scope."""
-        if self.objective.pk is not None or "scope" not in self.fields:
-            return
-        self._offered_jobs = offered
-        self.fields["scope"].choices = [_ONE_JOB] if only else [*_SCOPES, _ONE_JOB]
-        if only:
-            self.initial["scope"] = RuleScope.JOB.value
-        suggested = forms.TextInput(attrs={"list": "jobs", "autocomplete": "off"})
-        self.fields["job"] = forms.CharField(
-            required=False, max_length=600, label=_("Job"), widget=suggested, help_text=HINT
-        )
+        super().offer_jobs(offered, only=only)
         self.order_fields(("scope", "selector", "job", "percent", "limit_ms", "days"))
 
     @property
@@ -95,39 +72,13 @@ class ObjectiveForm(EditForm, forms.Form):
         chosen: Job | None = getattr(self, "cleaned_data", {}).get("found_job")
         return self.objective.job or chosen
 
-    def clean_selector(self) -> str:
-        text: str = self.cleaned_data["selector"].strip()
-        if self.data.get("scope") != RuleScope.SELECTOR:
-            return ""
-        if not text:
-            raise ValidationError(_("Enter %(ALLOWED)s.") % {"ALLOWED": selector.ALLOWED})
-        try:
-            selector.parse(text)
-        except selector.BadSelector as bad:
-            raise ValidationError(str(bad)) from None
-        return text
-
     def clean(self) -> dict[str, Any]:
-        cleaned = super().clean() or self.cleaned_data
-        if "scope" not in self.fields or self.errors:
-            return cleaned
-        if cleaned["scope"] == RuleScope.JOB:
-            self._find_job(cleaned)
-        else:
+        cleaned = super().clean()
+        if (found := cleaned.get("found_job")) is not None and Objective.objects.filter(job=found).exists():
+            self.add_error("job", _("The job already has an objective."))
+        if "scope" in self.fields and not self.errors and not self.is_for_one_job:
             self._require_unused(cleaned)
         return cleaned
-
-    def _find_job(self, cleaned: dict[str, Any]) -> None:
-        try:
-            if not cleaned["job"].strip():
-                raise ValidationError(MISSING)
-            found = find_named_job(self._offered_jobs, cleaned["job"])
-            if Objective.objects.filter(job=found).exists():
-                raise ValidationError(_("The job already has an objective."))
-        except ValidationError as problem:
-            self.add_error("job", problem)
-        else:
-            cleaned["found_job"] = found
 
     def _require_unused(self, cleaned: dict[str, Any]) -> None:
         same = Objective.objects.filter(job=None, selector=cleaned["selector"]).exclude(pk=self.objective.pk)

@@ -12,33 +12,21 @@ from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _
 
 from dashboard.forms.choices import in_language
-from dashboard.forms.editing import EditForm
 from dashboard.forms.measures import field_of
-from dashboard.forms.named_job import HINT, MISSING, find_named_job
 from dashboard.forms.runbook import RunbookField
+from dashboard.forms.scoped import ScopedForm
 from dashboard.forms.spans import SpanField
-from monitoring.alerts import selector
 from monitoring.alerts.kinds.base import Kind, Subject, Terms
 from monitoring.alerts.scope import terms_of
-from monitoring.models import AlertRule, AuditEntry, Channel, Job, RuleScope, Severity
+from monitoring.models import AlertRule, AuditEntry, Channel, Job, Severity
 
 _DAY = 86_400
-_ONE_JOB = (RuleScope.JOB.value, _("One job"))
-_SCOPES = ((RuleScope.EVERYTHING.value, _("All jobs")), (RuleScope.SELECTOR.value, _("Jobs by label")))
 
 
-class RuleForm(EditForm, forms.Form):
+class RuleForm(ScopedForm):
     """The form for `rule`, whose type is fixed. `apply` changes the rule, and the caller saves it."""
 
-    _offered_jobs: QuerySet[Job]
     name = forms.CharField(max_length=100, label=_("Name"), help_text=_("Shown in lists."))
-    scope = forms.ChoiceField(choices=_SCOPES, widget=forms.RadioSelect, label=_("Applies to"))
-    selector = forms.CharField(
-        max_length=500,
-        required=False,
-        label=_("Labels"),
-        help_text=_("For example team=payments,env!=dev or job=orders-*"),
-    )
     open_hold_s = SpanField(
         least=0,
         most=_DAY,
@@ -102,6 +90,7 @@ class RuleForm(EditForm, forms.Form):
         measures = {"threshold": kind.threshold, "window_s": kind.window, **kind.parameters}
         own = {name: field_of(measure) for name, measure in measures.items() if measure is not None}
         self.fields = {**own, **self.fields}
+        self.order_fields((*own, "name"))
         self.own_names = list(own)
 
     def edited_row(self) -> AlertRule:
@@ -119,18 +108,8 @@ class RuleForm(EditForm, forms.Form):
         self.fields["channels"].queryset = offered  # type: ignore[attr-defined]
 
     def offer_jobs(self, offered: QuerySet[Job], *, only: bool = False) -> None:
-        """Offer one of these jobs as the scope of a new rule. With `only`, offer no wider scope."""
-        if self.rule.pk is not None or "scope" not in self.fields:
-            return
-        self._offered_jobs = offered
-        self.fields["scope"].choices = [_ONE_JOB] if only else [*_SCOPES, _ONE_JOB]
-        if only:
-            self.initial["scope"] = RuleScope.JOB.value
-        suggested = forms.TextInput(attrs={"list": "jobs", "autocomplete": "off"})
-        self.fields["job"] = forms.CharField(
-            required=False, max_length=600, label=_("Job"), widget=suggested, help_text=HINT
-        )
-        if self._is_for_one_job:
+        super().offer_jobs(offered, only=only)
+        if self.is_for_one_job:
             self.fields["name"].required = False
 
     @property
@@ -138,10 +117,6 @@ class RuleForm(EditForm, forms.Form):
         """Return the job of the rule, also that of a new rule whose form is valid."""
         chosen: Job | None = getattr(self, "cleaned_data", {}).get("found_job")
         return self.rule.job or chosen
-
-    @property
-    def _is_for_one_job(self) -> bool:
-        return "job" in self.fields and self.data.get("scope") == RuleScope.JOB
 
     def _superfluous(self) -> list[str]:
         if self.rule.job_id is not None or self.rule.job is not None:  # a new job has no ID yet
@@ -152,20 +127,8 @@ class RuleForm(EditForm, forms.Form):
     def own_fields(self) -> list[forms.BoundField]:
         return [self[name] for name in self.own_names]
 
-    def clean_selector(self) -> str:
-        text: str = self.cleaned_data["selector"].strip()
-        if self.data.get("scope") != RuleScope.SELECTOR:
-            return ""
-        if not text:
-            raise ValidationError(_("Enter %(ALLOWED)s.") % {"ALLOWED": selector.ALLOWED})
-        try:
-            selector.parse(text)
-        except selector.BadSelector as bad:
-            raise ValidationError(str(bad)) from None
-        return text
-
     def clean_name(self) -> str:
-        if self._is_for_one_job:
+        if self.is_for_one_job:
             return ""
         name: str = self.cleaned_data["name"].strip()
         if AlertRule.objects.filter(job=None, name=name).exclude(pk=self.rule.pk).exists():
@@ -184,25 +147,16 @@ class RuleForm(EditForm, forms.Form):
             raise ValidationError(_("The job already has a rule of this type and severity."))
 
     def clean(self) -> dict[str, Any]:
-        cleaned = super().clean() or self.cleaned_data
+        cleaned = super().clean()
         lead, keeps = cleaned.get("lead_s"), cleaned.get("threshold")
         if lead is not None and keeps is not None and lead >= keeps:
             self.add_error("lead_s", _("Enter less time than the source keeps data."))
-        if self._is_for_one_job and "job" not in self.errors:
-            self._find_job(cleaned)
-        return cleaned
-
-    def _find_job(self, cleaned: dict[str, Any]) -> None:
-        field = "job"
-        try:
-            if not cleaned["job"].strip():
-                raise ValidationError(MISSING)
-            cleaned["found_job"] = found = find_named_job(self._offered_jobs, cleaned["job"])
-            field = "severity"
-            if "severity" in cleaned:
+        if (found := cleaned.get("found_job")) is not None and "severity" in cleaned:
+            try:
                 self._require_unused(found.pk, cleaned["severity"])
-        except ValidationError as problem:
-            self.add_error(field, problem)
+            except ValidationError as problem:
+                self.add_error("severity", problem)
+        return cleaned
 
     @property
     def terms(self) -> Terms:

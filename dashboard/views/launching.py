@@ -15,14 +15,26 @@ from django.utils.translation import gettext as _
 from dashboard.access.guard import access_of, actor_of
 from dashboard.access.roles import Role
 from dashboard.acts.intents import Intent
-from dashboard.acts.launches import NotStarted, describe_change, launch_form, save_launch, start_with_launch, upload
+from dashboard.acts.launches import (
+    NotStarted,
+    describe_change,
+    launch_form,
+    program_form,
+    save_launch,
+    start_through_operator,
+    start_with_launch,
+    upload,
+)
 from dashboard.acts.shown import JobChanged, ShownRun, check_shown_run, repeat_hint
 from dashboard.forms.editing import for_editing
 from dashboard.forms.launch import REPLACE, SAVE, LaunchForm
+from dashboard.forms.resource_program import ResourceProgramForm
 from dashboard.language import rendered
 from dashboard.views.access import operator_required
 from dashboard.views.job import find_job, job_context
-from monitoring.models import Job, LaunchVersion
+from monitoring.engine.errors import EngineError
+from monitoring.kubernetes.job_resources import resource_of
+from monitoring.models import FoundResource, Job, LaunchVersion
 from monitoring.programs import copy_of
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.recovery import RecoveryReason
@@ -37,12 +49,16 @@ def launch(request: HttpRequest, pk: int) -> HttpResponse:
     if request.method == "POST":
         return change_launch(request, pk)
     job = find_job(pk)
+    if (row := resource_of(job)) is not None:
+        return _program_page(request, job, row)
     return _page(request, job, _form(request, job, None))
 
 
 @operator_required
 def change_launch(request: HttpRequest, pk: int) -> HttpResponse:
     job = find_job(pk)
+    if (row := resource_of(job)) is not None:
+        return _change_program(request, job, row)
     form = _form(request, job, request.POST)
     if not form.is_valid():
         return _page(request, job, form, status=422)
@@ -64,6 +80,43 @@ def change_launch(request: HttpRequest, pk: int) -> HttpResponse:
     else:
         return redirect("restart-progress", attempt.pk)
     return _page(request, job, form, status=422)
+
+
+def _change_program(request: HttpRequest, job: Job, row: FoundResource) -> HttpResponse:
+    """Let the Flink operator replace the job with a changed program."""
+    try:
+        form = program_form(job, row, access_of(request).may(Role.ADMIN), request.POST)
+    except EngineError as silent:
+        return _program_page(request, job, row, silent=silent, status=422)
+    if not form.is_valid():
+        return _program_page(request, job, row, form, status=422)
+    try:
+        check_shown_run(job, ShownRun.read(request.POST), timezone.now())
+        return redirect("restart-progress", start_through_operator(job, form, actor_of(request)).pk)
+    except JobChanged as moved:
+        form.add_error(None, _("Nothing was stopped. %(moved)s") % {"moved": f"{moved} {repeat_hint()}"})
+    except NotStarted as refused:
+        form.add_error(refused.field if refused.field in form.fields else None, str(refused))
+    except AttemptOpen as taken:
+        form.add_error(None, _("Nothing was stopped. %(taken)s") % {"taken": rendered(taken.reason)})
+    return _program_page(request, job, row, form, status=422)
+
+
+def _program_page(
+    request: HttpRequest,
+    job: Job,
+    row: FoundResource,
+    form: ResourceProgramForm | None = None,
+    silent: EngineError | None = None,
+    status: int = 200,
+) -> HttpResponse:
+    if form is None and silent is None:
+        try:
+            form = program_form(job, row, access_of(request).may(Role.ADMIN))
+        except EngineError as error:
+            silent = error
+    context = job_context(job, "configuration") | {"form": form, "silent": silent.reason if silent else ""}
+    return render(request, "job/resource_program.html", context, status=status)
 
 
 @transaction.atomic

@@ -14,6 +14,7 @@ from monitoring.engine.causes import human
 from monitoring.engine.errors import EngineError
 from monitoring.engine.operations import Done, Failed, InProgress
 from monitoring.kubernetes.api import Conflict, KubernetesApi
+from monitoring.kubernetes.job_program import ProgramChange, changed_otherwise, patch_of
 from monitoring.kubernetes.job_resources import JobResource
 from monitoring.kubernetes.kinds import FLINK_SNAPSHOT, Json, object_in, text_in, version_of
 from monitoring.reasons.discoveries import DiscoveryReason
@@ -34,23 +35,28 @@ class Redeployment:
 
     `nonce`: identifies the request, and is larger than that of an earlier one. `restore_path`: "" if the operator
     restarts the job with its latest state. `replaces`: Flink's ID of the job that may be replaced. `first_nonce`: the
-    first request of the same attempt.
+    first request of the same attempt, or of the attempt that this one undoes. `change`: of the program, if wanted.
     """
 
     nonce: int
     first_nonce: int
     restore_path: str
     replaces: str
+    change: ProgramChange | None = None
 
 
 @dataclass(frozen=True)
 class Redeployed:
-    """What the operator has done. `is_deployed`: it has carried out the request. `error`: what it reports, or ""."""
+    """What the operator has done. `is_deployed`: it has carried out the request. `error`: what it reports, or "".
+
+    `is_rolled_back`: it has returned to the last specification with which the job was stable.
+    """
 
     is_deployed: bool
     job_id: str
     job_state: str
     error: str
+    is_rolled_back: bool = False
 
 
 async def redeploy(api: KubernetesApi, target: JobResource, wanted: Redeployment) -> Redeployed:
@@ -80,6 +86,9 @@ def _patch(resource: Json, wanted: Redeployment) -> Json:
         }
     else:
         spec = {"restartNonce": wanted.nonce}
+    if wanted.change is not None:
+        program = patch_of(wanted.change)
+        spec = {**spec, **program, "job": {**object_in(spec.get("job")), **object_in(program.get("job"))}}
     metadata = {"resourceVersion": version_of(resource), "annotations": {NONCE: str(wanted.nonce)}}
     return {"metadata": metadata, "spec": spec}
 
@@ -96,6 +105,8 @@ def _require_replaceable(resource: Json, target: JobResource, wanted: Redeployme
         raise NotOurs(DiscoveryReason.OTHER_JOB(resource=str(target), job=job_id or "–"))
     if not wanted.restore_path and text_in(job, "upgradeMode") in ("", STATELESS):
         raise NotOurs(DiscoveryReason.UPGRADE_WITHOUT_STATE(resource=str(target)))
+    if wanted.change is not None and (fields := list(changed_otherwise(resource, wanted.change))):
+        raise NotOurs(DiscoveryReason.PROGRAM_CHANGED(resource=str(target), fields=fields))
 
 
 def _nonce_of(resource: Json) -> int:
@@ -106,17 +117,15 @@ def _nonce_of(resource: Json) -> int:
 
 def _progress(resource: Json, wanted: Redeployment) -> Redeployed:
     status = object_in(resource.get("status"))
-    job = object_in(status.get("jobStatus"))
+    job, reconciliation = object_in(status.get("jobStatus")), object_in(status.get("reconciliationStatus"))
+    state = text_in(reconciliation, "state") if _is_recorded(reconciliation, wanted) else ""
     return Redeployed(
-        _is_deployed(object_in(status.get("reconciliationStatus")), wanted),
-        text_in(job, "jobId"),
-        text_in(job, "state"),
-        error_of(status),
+        state == "DEPLOYED", text_in(job, "jobId"), text_in(job, "state"), error_of(status), state == "ROLLED_BACK"
     )
 
 
-def _is_deployed(reconciliation: Json, wanted: Redeployment) -> bool:
-    """Return whether the operator has deployed the specification with the nonce."""
+def _is_recorded(reconciliation: Json, wanted: Redeployment) -> bool:
+    """Return whether the operator has recorded the specification with the nonce."""
     try:
         spec = object_in(json.loads(text_in(reconciliation, "lastReconciledSpec", 1_000_000) or "{}"))
     except (ValueError, RecursionError):
@@ -124,7 +133,7 @@ def _is_deployed(reconciliation: Json, wanted: Redeployment) -> bool:
     nonce = (
         object_in(spec.get("job")).get("savepointRedeployNonce") if wanted.restore_path else spec.get("restartNonce")
     )
-    return nonce == wanted.nonce and text_in(reconciliation, "state") == "DEPLOYED"
+    return bool(nonce == wanted.nonce)
 
 
 async def trigger_savepoint(api: KubernetesApi, target: JobResource, trigger_id: str) -> None:

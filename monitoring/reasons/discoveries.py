@@ -59,6 +59,10 @@ class DiscoveryReason(ReasonCode):
         "discoveries.other-job",
         _("The operator runs another job for {resource} now ({job}), so somebody else has restarted it."),
     )
+    PROGRAM_CHANGED = (
+        "discoveries.program-changed",
+        _("{resource} has other values of {fields} now, so somebody else has changed its program."),
+    )
     UPGRADE_WITHOUT_STATE = (
         "discoveries.upgrade-without-state",
         _("The upgradeMode of {resource} is stateless: restarted by the operator, the job would lose its state."),

@@ -111,6 +111,7 @@ class RecoveryReason(ReasonCode):
     BAD_MANAGED_ELSEWHERE = "recovery.bad-managed-elsewhere", _("managed_elsewhere is {value}: {allowed}.")
     BAD_NAME = "recovery.bad-name", _("name is {value}: {allowed}.")
     BAD_PATH = "recovery.bad-path", _("path is {value}: {allowed}.")
+    BAD_PROGRAM = "recovery.bad-program", _("program is {value}: {allowed}.")
     BAD_SAVEPOINT = "recovery.bad-savepoint", _("savepoint is {value}: {allowed}.")
     BAD_STATE = "recovery.bad-state", _("state is {value}: {allowed}.")
     BAD_STOP = "recovery.bad-stop", _("stop is {value}: {allowed}.")
@@ -127,6 +128,8 @@ class RecoveryReason(ReasonCode):
         "recovery.only-restarted",
         _("the Flink operator runs this job. Change the resource to start it in another way"),
     )
+    OPERATOR_NEEDED = "recovery.operator-needed", _("a job that the Flink operator runs is needed")
+    CHANGE_NEEDED = "recovery.change-needed", _("at least one changed value is needed")
     UPGRADE_MODE_NEEDED = (
         "recovery.upgrade-mode-needed",
         _("savepoint or last-state as the upgradeMode of the resource, or choose a snapshot"),
@@ -262,6 +265,13 @@ class RecoveryReason(ReasonCode):
     OPERATOR_SAYS = (
         "recovery.operator-says",
         _("{resource} is changed. The Flink operator has not deployed the job yet: {error}"),
+    )
+    ROLLED_BACK = (
+        "recovery.rolled-back",
+        _(
+            "The Flink operator has rolled {resource} back to its last stable specification, and reports: {error}. "
+            "The resource still contains the change."
+        ),
     )
     REDEPLOYED = "recovery.redeployed", _("The Flink operator has deployed {resource} as job {id}.")
     NOT_REDEPLOYED = "recovery.not-redeployed", _("The Flink operator was not asked to restart it. {why}")

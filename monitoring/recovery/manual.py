@@ -14,6 +14,7 @@ from django.db import transaction
 from monitoring import audit
 from monitoring.continuing import continue_watched
 from monitoring.kubernetes.flink_operator import STATELESS
+from monitoring.kubernetes.job_program import ProgramChange
 from monitoring.kubernetes.job_resources import JobResource, resource_of
 from monitoring.models import (
     AttemptState,
@@ -51,6 +52,7 @@ _REFUSALS = {
     "managed_elsewhere": Why.BAD_MANAGED_ELSEWHERE,
     "name": Why.BAD_NAME,
     "path": Why.BAD_PATH,
+    "program": Why.BAD_PROGRAM,
     "savepoint": Why.BAD_SAVEPOINT,
     "state": Why.BAD_STATE,
     "stop": Why.BAD_STOP,
@@ -130,11 +132,9 @@ def change_and_restart(
     if state is None:
         _require_savepoint_on_stop(job)
     chosen = None if state is None else _of_savepoint(job, state)
-    args = {"by": by, "what": what, "state": chosen.reason if chosen else STOPPED_WITH}
-    asked = Why.CHANGE_ASKED_NOTED(note=note, **args) if note else Why.CHANGE_ASKED(**args)
     return open_restart(
         job,
-        asked,
+        _change_asked(by, what, chosen.reason if chosen else STOPPED_WITH, note),
         by,
         now,
         restore_path=chosen.path if chosen else "",
@@ -146,6 +146,54 @@ def change_and_restart(
         launch=launch,
         goes_back=goes_back and job.launch is not None,
     )
+
+
+def change_through_operator(
+    job: Job,
+    change: ProgramChange,
+    what: Reason,
+    state: Savepoint | None,
+    by: str,
+    now: datetime,
+    *,
+    note: str = "",
+    goes_back: bool = False,
+) -> RestartAttempt:
+    """Let the Flink operator replace the job with a changed program. `state` None: it uses the job's latest state.
+
+    The resource is changed once, together with the request to redeploy the job, unless somebody has changed the same
+    fields since. For `what`, `note` and `goes_back`, see `change_and_restart`. Raises as `restart_from`.
+    """
+    row = resource_of(job)
+    if row is None:
+        raise RestartRefused("managed_elsewhere", job.name, Why.OPERATOR_NEEDED())
+    require_answer(job, row)
+    if not change.fields:
+        raise RestartRefused("program", str(JobResource.of(row)), Why.CHANGE_NEEDED())
+    if state is None:
+        _require_savepoint_on_stop(job)
+        _require_stateful(row)
+    chosen = None if state is None else _of_savepoint(job, state)
+    return open_restart(
+        job,
+        _change_asked(by, what, chosen.reason if chosen else Why.LATEST_STATE(), note),
+        by,
+        now,
+        restore_path=chosen.path if chosen else "",
+        restore_is_savepoint=True if chosen else None,
+        restore_state_at=chosen.taken_at if chosen else None,
+        savepoint=state,
+        stop_first=True,
+        from_stop=chosen is None,
+        launch=change.as_json(),
+        goes_back=goes_back,
+        resource=JobResource.of(row),
+    )
+
+
+def _change_asked(by: str, what: Reason, state: Reason, note: str) -> Reason:
+    args = {"by": by, "what": what, "state": state}
+    return Why.CHANGE_ASKED_NOTED(note=note, **args) if note else Why.CHANGE_ASKED(**args)
 
 
 @transaction.atomic

@@ -31,6 +31,7 @@ _MARKED = re.compile(rf"(?<![\w.])(?:_|gettext|ngettext)\({_TEXT}")
 _FUNCTIONS = ("_", "gettext", "gettext_lazy", "gettext_noop", "ngettext")
 # Texts that are equal in both languages: names, formats and input.
 SAME = {
+    "Jar",
     "API",
     "ID",
     "Task managers",

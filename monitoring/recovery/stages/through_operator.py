@@ -15,6 +15,7 @@ from monitoring.engine.errors import EngineError, NotFound, Refused, RequestNotS
 from monitoring.kubernetes.api import Conflict, KubernetesApi
 from monitoring.kubernetes.credentials import connection_of
 from monitoring.kubernetes.flink_operator import NotOurs, Redeployed, Redeployment, redeploy
+from monitoring.kubernetes.job_program import ProgramChange
 from monitoring.kubernetes.job_resources import JobResource
 from monitoring.models import (
     AttemptState,
@@ -160,6 +161,9 @@ class Redeploy:
             case Redeployed(True, job_id, job_state) if job_id and job_state in _RUNS:
                 write(attempt, launched_at=now, engine_job_id=job_id)
                 return Next(AttemptState.WAITING, Why.REDEPLOYED(id=job_id, resource=str(_target(attempt))))
+            case Redeployed(is_rolled_back=True, error=error):
+                why = Why.ROLLED_BACK(resource=str(_target(attempt)), error=error or "–")
+                return End(AttemptState.FAILED, why, job_still_runs=True)
             case Redeployed(error=error) if error:
                 return Wait(Why.OPERATOR_SAYS(error=error, resource=str(_target(attempt))), _LOOK_AGAIN)
             case Redeployed():
@@ -195,6 +199,11 @@ def _target(attempt: RestartAttempt) -> JobResource:
 
 def _wanted(attempt: RestartAttempt) -> Redeployment:
     """Return the request. Its nonce is the time of the attempt in milliseconds, and one more for each refused start."""
-    first = round(attempt.created_at.timestamp() * 1000)
-    nonce = first + len(attempt.rejected)
-    return Redeployment(nonce, first, attempt.restore_path, _old_id(attempt))
+    nonce = _nonce_of(attempt) + len(attempt.rejected)
+    first = _nonce_of(attempt.back_from or attempt)
+    change = ProgramChange.from_json(attempt.launch) if attempt.launch else None
+    return Redeployment(nonce, first, attempt.restore_path, _old_id(attempt), change)
+
+
+def _nonce_of(attempt: RestartAttempt) -> int:
+    return round(attempt.created_at.timestamp() * 1000)

@@ -53,6 +53,7 @@ PERMISSIONS: dict[str, str] = {
     "api/v1/jobs/<int:job_id>/gaps": "GET viewer",
     "api/v1/jobs/<int:job_id>/programs": "POST admin",
     "api/v1/jobs/<int:job_id>/launch": "GET viewer, POST operator",
+    "api/v1/jobs/<int:job_id>/operator-program": "GET viewer, POST operator",
     "api/v1/jobs/<int:job_id>/restart": "POST operator",
     "api/v1/jobs/<int:job_id>/run-again": "POST operator",
     "api/v1/jobs/<int:job_id>/restart-states": "GET viewer",

@@ -142,7 +142,7 @@ def test_pages_of_found_clusters(read_as: Callable[..., Reader], source: Discove
 
 
 def test_pages_of_a_job_that_the_flink_operator_runs(
-    read_as: Callable[..., Reader], source: DiscoverySource, now: datetime
+    read_as: Callable[..., Reader], source: DiscoverySource, kubernetes: PlayedKubernetes, now: datetime
 ) -> None:
     operator = User.objects.create_superuser("anna", "anna@example.org", "pw-anna-long")
     cluster = Cluster.objects.get(name__endswith="-0")
@@ -150,8 +150,14 @@ def test_pages_of_a_job_that_the_flink_operator_runs(
     run = make.make_run(job, now)
     make.make_checkpoints(run, now)
     make.make_savepoint(run, now)
-    for name, may_change in (("refused", False), ("allowed", True)):
-        DiscoverySource.objects.filter(pk=source.pk).update(may_change_resources=may_change)
+    arguments = ["--topic", "orders", "--db.password", "tiger"]
+    program = {"jarURI": "local:///opt/flink/usrlib/orders.jar", "args": arguments, "parallelism": 4}
+    spec = {"image": "registry.example.com/payments/orders:1.19-2", "job": program}
+    kubernetes.put("orders-with-a-rather-long-name-0", namespace="payments", spec=spec)
+    # With "x" as the kubeconfig, the program cannot be read.
+    for name, may_change, kubeconfig in (("refused", False, "x"), ("allowed", True, kubernetes.kubeconfig)):
+        source.may_change_resources, source.kubeconfig = may_change, kubeconfig
+        source.save()
         resource = FoundResource.objects.get(name__endswith="-0")
         resource.deployment = resource.name
         resource.state |= {"job_id": run.engine_job_id, "upgrade_mode": "savepoint"}
@@ -164,5 +170,10 @@ def test_pages_of_a_job_that_the_flink_operator_runs(
             namespace="payments",
             defaults={"deployment": resource.name, "state": event, "found_at": now, "changed_at": now},
         )
-        pages = {f"restart-{name}": reverse("job-restart", args=[job.pk]), "job": reverse("job", args=[job.pk])}
+        pages = {
+            f"restart-{name}": reverse("job-restart", args=[job.pk]),
+            f"program-{name}": reverse("job-launch", args=[job.pk]),
+            "job": reverse("job", args=[job.pk]),
+            "configuration": reverse("job-configuration", args=[job.pk]),
+        }
         check_pages(read_as(user=operator), pages, "operator-")

@@ -25,6 +25,7 @@ class PlayedOperator:
 
     `records_early`: the new specification is recorded before the deployment (as since FLINK-40470), or else after it.
     `fails`: messages of deployments that fail before one succeeds. `loses`: snapshots that no job can be restored from.
+    `broken_images`: their jobs fail at once. `rolls_back`: then the last stable specification is deployed again.
     """
 
     kubernetes: PlayedKubernetes
@@ -33,14 +34,16 @@ class PlayedOperator:
     deployments: list[str] = field(default_factory=list)
     fails: list[str] = field(default_factory=list)
     loses: set[str] = field(default_factory=set)
+    broken_images: set[str] = field(default_factory=set)
+    rolls_back: bool = False
     snapshots: int = 0
     snapshot_error: str = ""
 
     def create(self, name: str, upgrade_mode: str = "savepoint", job_id: str = "", kind: str = FLINK) -> str:
         """Create a FlinkDeployment or FlinkSessionJob whose job runs, and return Flink's ID of the job."""
-        spec = {"job": {"upgradeMode": upgrade_mode, "state": "running"}}
-        if kind == SESSION_JOB:
-            spec["deploymentName"] = "session"
+        program = {"jarURI": "local:///opt/orders.jar", "args": ["--topic", "a"], "parallelism": 2}
+        spec: Json = {"job": {"upgradeMode": upgrade_mode, "state": "running", **program}}
+        spec |= {"deploymentName": "session"} if kind == SESSION_JOB else {"image": "orders:1"}
         job_id = job_id or uuid.uuid4().hex
         self.kubernetes.put(name, kind, spec=spec, status=self._status(spec, name, job_id, "RUNNING"))
         if job_id not in self.jobs.jobs:
@@ -87,9 +90,17 @@ class PlayedOperator:
             self.kubernetes.put(name, kind, status=status | {"error": json.dumps({"message": self.fails.pop(0)})})
             return
         job_id = uuid.uuid4().hex
-        state = "FAILED" if path in self.loses else "RUNNING"
+        is_broken = spec.get("image") in self.broken_images
+        state = "FAILED" if path in self.loses or is_broken else "RUNNING"
         self.jobs.add(job_id, name, state).savepoint_path = path
         self.deployments.append(path)
+        if is_broken and self.rolls_back:
+            job_id = uuid.uuid4().hex
+            self.jobs.add(job_id, name).savepoint_path = path
+            rolled = self._status(spec, name, job_id, "RUNNING", "The deployment failed")
+            rolled["reconciliationStatus"]["state"] = "ROLLED_BACK"
+            self.kubernetes.put(name, kind, status=rolled)
+            return
         error = (
             f"java.io.FileNotFoundException: Cannot find checkpoint or savepoint {path}" if path in self.loses else ""
         )

@@ -1,4 +1,4 @@
-"""A job that the Flink operator runs is restarted and saved once through its resource, despite kills and losses."""
+"""A job of the Flink operator is restarted, upgraded and saved through its resource: once, despite kills."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from monitoring.discovery.kubernetes.resources import read
-from monitoring.kubernetes.kinds import JOB_KINDS
+from monitoring.kubernetes.job_program import ProgramChange, program_in
 from monitoring.models import (
     AttemptState,
     Cluster,
@@ -27,7 +26,7 @@ from monitoring.reasons.discoveries import DiscoveryReason
 from monitoring.reasons.recovery import RecoveryReason as Why
 from monitoring.recovery import moving
 from monitoring.recovery.cycle import advance
-from monitoring.recovery.manual import RestartRefused, change_and_restart, restart_from
+from monitoring.recovery.manual import RestartRefused, change_and_restart, change_through_operator, restart_from
 from monitoring.recovery.moving import CLAIM
 from monitoring.recovery.run_again import run_again
 from monitoring.recovery.stages import through_operator
@@ -37,7 +36,7 @@ from monitoring.recovery.stages.through_operator import NoProgram, Redeploy, Sav
 from monitoring.savepoints import cycle as savepoints
 from monitoring.savepoints.request import request_savepoint
 from monitoring.savepoints.retention_actions import dispose
-from tests.monitoring.conftest import Rows
+from tests.monitoring.discovery.operated_job import make_job
 from tests.monitoring.discovery.played_kubernetes import FLINK, SESSION_JOB, SNAPSHOT
 from tests.monitoring.discovery.played_operator import PlayedOperator
 
@@ -53,28 +52,6 @@ def operator(kubernetes, job_manager) -> PlayedOperator:
 def job(operator, job_manager, db) -> Job:
     """Return a job that the operator runs, with one checkpoint and one savepoint. Waymark has found its resource."""
     return make_job(operator, operator.create("orders"), "orders")
-
-
-def make_job(operator: PlayedOperator, job_id: str, deployment: str) -> Job:
-    rows = Rows(now=timezone.now())
-    source = DiscoverySource.objects.create(
-        name="east", kubeconfig=operator.kubernetes.kubeconfig, may_change_resources=True
-    )
-    cluster = rows.cluster(rest_url=operator.jobs.url)
-    for (kind, _namespace, _name), resource in operator.kubernetes.objects.items():
-        found = read(JOB_KINDS[kind], resource, source.address_pattern)
-        values = {"uid": found.uid, "state": found.state, "found_at": rows.now, "changed_at": rows.now}
-        owner = cluster if found.key.name == deployment else None
-        FoundResource.objects.create(
-            source=source, cluster=owner, deployment=found.deployment, **found.key._asdict(), **values
-        )
-    job = rows.job(cluster, name="orders", max_restarts_per_hour=6)
-    run = rows.run(job, engine_job_id=job_id)
-    rows.checkpoint(run, 7, external_path="file:/chk/7")
-    Savepoint.objects.create(
-        job=job, run=run, origin="manual", state="completed", path="file:/sp/1", requested_at=rows.ago(900)
-    )
-    return job
 
 
 @pytest.fixture
@@ -435,3 +412,96 @@ def test_without_permission_savepoints_are_requested_from_flink(job, operator):
     save(job)
     turn(operator, 1)
     assert (operator.jobs.count("trigger"), operator.snapshots) == (1, 0)
+
+
+# --- upgrades --------------------------------------------------------------------------------------------------------
+
+
+def upgrade(job: Job, operator: PlayedOperator, state: Savepoint | None = None, **fields: object) -> RestartAttempt:
+    """Request the upgrade of the job to these values, with a return if the new job fails."""
+    was = program_in(operator.kubernetes.objects[FLINK, "prod", "orders"])
+    change = ProgramChange(was, {**was, **fields})
+    what = Why.RESCALE(was=1, now=2)
+    return change_through_operator(job, change, what, state, "ann", timezone.now(), goes_back=True)
+
+
+@pytest.mark.parametrize("from_savepoint", [True, False])
+def test_an_upgrade_changes_the_program_and_redeploys_the_job_in_one_request(job, operator, drive, from_savepoint):
+    before = spec(operator)["job"]
+    savepoint = job.savepoints.get() if from_savepoint else None
+    upgrade(job, operator, savepoint, image="orders:2", program_args=["--topic", "b"], parallelism=4)
+    attempt = drive(job)
+    assert attempt.state == "succeeded"
+    assert operator.deployments == ["file:/sp/1" if savepoint else f"file:/upgrade/{attempt.old_run.engine_job_id[:8]}"]
+    now = spec(operator)
+    assert (now["image"], now["job"]["args"], now["job"]["parallelism"]) == ("orders:2", ["--topic", "b"], 4)
+    assert (now["job"]["jarURI"], now["job"]["upgradeMode"]) == (before["jarURI"], before["upgradeMode"])
+    assert operator.kubernetes.requests["patch", FLINK] == 1
+    assert job.launch is None
+
+
+def test_an_emptied_field_is_removed_from_the_resource(job, operator, drive):
+    upgrade(job, operator, program_args=[], parallelism=None)
+    assert drive(job).state == "succeeded"
+    assert {"args", "parallelism"}.isdisjoint(spec(operator)["job"])
+
+
+@pytest.mark.parametrize(("lost", "part"), [("patch", "request"), ("patch", "answer")])
+def test_a_lost_request_or_answer_of_an_upgrade_causes_one_redeployment(job, operator, drive, lost, part):
+    upgrade(job, operator, image="orders:2")
+    operator.kubernetes.lost = {(lost, part)}
+    with contextlib.suppress(AssertionError):
+        drive(job, turns=3)
+    operator.kubernetes.lost = set()
+    assert drive(job).state == "succeeded"
+    assert (len(operator.deployments), spec(operator)["image"]) == (1, "orders:2")
+
+
+def test_a_field_that_somebody_else_has_changed_since_is_not_overwritten(job, operator, drive):
+    upgrade(job, operator, image="orders:2", parallelism=4)
+    operator.kubernetes.put("orders", spec=spec(operator) | {"image": "orders:hotfix"})
+    attempt = drive(job)
+    assert (attempt.state, operator.deployments) == ("canceled", [])
+    why = attempt.error_value.args["why"]
+    assert (why.code, why.args["fields"]) == (DiscoveryReason.PROGRAM_CHANGED, ("image",))
+    assert spec(operator)["image"] == "orders:hotfix"
+    assert "parallelism" in spec(operator)["job"]
+    assert spec(operator)["job"]["parallelism"] != 4
+
+
+@pytest.mark.parametrize("from_savepoint", [True, False])
+def test_a_changed_program_that_fails_is_changed_back_and_started_from_the_same_snapshot(
+    job, operator, drive, from_savepoint
+):
+    operator.broken_images = {"orders:2"}
+    before = {key: value for key, value in spec(operator)["job"].items() if "avepoint" not in key}
+    failed = upgrade(job, operator, job.savepoints.get() if from_savepoint else None, image="orders:2", parallelism=4)
+    drive(job)
+    back = drive(job)
+    failed.refresh_from_db()
+    assert (failed.state, back.state, back.back_from) == ("failed", "succeeded", failed)
+    assert (spec(operator)["image"], len(operator.deployments)) == ("orders:1", 2)
+    assert {key: value for key, value in spec(operator)["job"].items() if "avepoint" not in key} == before
+    if from_savepoint:
+        assert operator.deployments == ["file:/sp/1", "file:/sp/1"]
+    assert len(operator.jobs.alive()) == 1
+
+
+def test_an_operator_that_rolls_back_ends_the_upgrade_and_its_job_goes_on(job, operator, drive):
+    operator.broken_images, operator.rolls_back = {"orders:2"}, True
+    upgrade(job, operator, job.savepoints.get(), image="orders:2")
+    attempt = drive(job)
+    assert (attempt.state, attempt.error_value.code) == ("failed", Why.ROLLED_BACK)
+    assert RestartAttempt.objects.count() == 1
+    assert len(operator.jobs.alive()) == 1
+
+
+def test_an_upgrade_without_a_change_or_without_an_operator_is_refused(job, operator):
+    with pytest.raises(RestartRefused) as refused:
+        upgrade(job, operator)
+    assert refused.value.reason.args["allowed"].code is Why.CHANGE_NEEDED
+    operator.kubernetes.delete("orders")
+    job.cluster.found_resources.update(gone_at=timezone.now())
+    with pytest.raises(RestartRefused) as refused:
+        change_through_operator(job, ProgramChange({}, {"image": "b"}), Why.START_ANEW(), None, "ann", timezone.now())
+    assert refused.value.reason.args["allowed"].code is Why.OPERATOR_NEEDED

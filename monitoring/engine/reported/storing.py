@@ -103,7 +103,7 @@ def _store_minutes(runs: dict[str, ReportedRun], batches: Iterable[BatchReport],
         return
     minutes = ReportedMinute.objects.filter(run__in={run for run, _ in rows})
     minutes.filter(at__lt=now - MINUTES_KEPT).delete()
-    for run, at, stored in minutes.filter(at__in={at for _, at in rows}).values_list("run", "at", "rows"):
+    for run, at, stored in minutes.filter(at__in={at for _, at in rows}).values_list("run_id", "at", "rows"):
         if (run, at) in rows:
             rows[run, at] = _sum(rows[run, at], stored)
     ReportedMinute.objects.bulk_create(

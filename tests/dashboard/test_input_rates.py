@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import pytest
+from django.test import Client
+from django.urls import reverse
 
 from dashboard.queries.changes import Changed, read_changes
 from dashboard.queries.input_rates import LONGEST, MINUTE, find_change
@@ -120,6 +122,15 @@ def test_the_change_in_reported_batches_is_listed_after_most_batches_are_forgott
     assert (change.at, change.sentence) == (start + 30 * MINUTE, "120 → 1,480 rows/s")
     assert changes(job, Span(now - LONGEST - SECOND, now)) == []
     assert changes(make.make_job(job.cluster, "other"), Span(start, now)) == []
+
+
+def test_the_page_of_an_incident_shows_the_change(viewer: Client, job: Job, now: datetime) -> None:
+    start = (now - timedelta(hours=1)).replace(second=0, microsecond=0)
+    report(lake(), every_ten_seconds(start, [5] * 30 + [1480] * 29), now)
+    incident = make.make_incident(make.make_rule(job), now)
+    page = viewer.get(reverse("incident", args=[incident.pk])).content.decode()
+    assert "Input rate" in page
+    assert "5 → 1,480 rows/s" in page
 
 
 def test_a_query_without_new_input_has_no_rows_to_read(job: Job, now: datetime) -> None:

@@ -83,12 +83,14 @@ def _stock(name: str, values: Mapping[str, Any]) -> str:
 
 
 def _subject(message: Message) -> str:
-    """Return the subject: the severity or the end of the problem first, then the sentence without its full stop."""
+    """Return the subject: the severity or the end of the problem first, then the sentence without its full stop.
+
+    A translation may use other values than the English text, as in `_values`.
+    """
     language, lead = get_language() or SOURCE, _without_event(message.lead)
-    values: dict[str, Any] = {
+    values: dict[str, Any] = _values(lead) | {
         "label": _label(lead),
         "count": message.total,
-        "cluster": lead.cluster,
         "sentence": lead.text(language).rstrip(".。"),
         "named_sentence": lead.named_text(language).rstrip(".。"),
     }
@@ -99,14 +101,19 @@ def _subject(message: Message) -> str:
         )
         values = _counts_of(message.summary)
     elif lead.event == "test":
+        # xgettext:no-python-brace-format
         form = pgettext("message", "[{label}] {sentence}")
     elif message.is_single:
+        # xgettext:no-python-brace-format
         form = pgettext("message", "[{label}] {named_sentence}")
     elif message.is_digest:
+        # xgettext:no-python-brace-format
         form = pgettext("message", "[digest] {count} notifications, first: {named_sentence}")
     elif lead.cluster:
+        # xgettext:no-python-brace-format
         form = pgettext("message", "[{label}] {count} incidents on cluster {cluster}: {named_sentence}")
     else:
+        # xgettext:no-python-brace-format
         form = pgettext("message", "[{label}] {count} incidents: {named_sentence}")
     subject = _in_one_line(form.format(**values))
     return subject if len(subject) <= SUBJECT_LENGTH else f"{subject[: SUBJECT_LENGTH - 1].rstrip()}…"

@@ -16,6 +16,7 @@ from monitoring.kubernetes.job_resources import JobResource
 from monitoring.masking import shown_launch, unmasked_launch
 from monitoring.models import AuditEntry, Job
 from monitoring.reasons.refusals import reason_of
+from monitoring.recovery.stages.through_operator import CHANGED_WITHIN
 
 _LONGEST = 1000
 
@@ -42,7 +43,10 @@ class ResourceProgramForm(StartForm):
             del self.fields["image"]
         self.fields["entry_class"].help_text = _("The main class of the jar. Empty: the class in its manifest.")
         self.fields["parallelism"].help_text = _("Empty: the default of the cluster.")
-        self.fields["goes_back"].label = _("If the new job fails, change the resource back and use the same snapshot")
+        self.fields["goes_back"].label = _(
+            "If the new job fails or is not deployed within %(minutes)d minutes, change the resource back and use "
+            "the same snapshot"
+        ) % {"minutes": CHANGED_WITHIN.total_seconds() // 60}
         self.change: ProgramChange | None = None
 
     def audit_entries(self, names: Collection[str]) -> QuerySet[AuditEntry]:

@@ -105,12 +105,11 @@ def _left_down(attempt: RestartAttempt, failed: End) -> bool:
     """Return whether a manual restart stopped a live job, or the job ended during it, and was not started again."""
     run = attempt.old_run
     ended_at = None if run is None or run.live else run.end_seen_at or run.ended_at
-    if run is None or (ended_at is not None and ended_at < attempt.created_at):
+    if failed.job_still_runs or run is None or (ended_at is not None and ended_at < attempt.created_at):
         return False
     passed = attempt.steps.filter(name=StopJob.step, state__in=(StepState.DONE, StepState.SKIPPED)).exists()
     is_asked_to_stop = attempt.stop_savepoint_id is not None or not attempt.stop_first or failed.nothing_runs
-    stopping = attempt.state == AttemptState.STOPPING and is_asked_to_stop and not failed.job_still_runs
-    return passed or stopping
+    return passed or (attempt.state == AttemptState.STOPPING and is_asked_to_stop)
 
 
 def _locked(claimed: RestartAttempt) -> RestartAttempt:

@@ -56,7 +56,7 @@ class End:
     """The attempt ends.
 
     `nothing_runs`: according to the engine, the run that the attempt should start does not run and never will.
-    `job_still_runs`: the job that should be stopped still runs.
+    `job_still_runs`: the job was not stopped, or the operator has started it again as it was.
     """
 
     state: AttemptState

@@ -48,6 +48,8 @@ from monitoring.savepoints.request import SavepointDeferred, request_savepoint
 _LOOK_AGAIN = timedelta(seconds=3)
 # Kubernetes may have to find room for the pods and to pull their images.
 _DEPLOYED_WITHIN = timedelta(minutes=30)
+# A changed program that is not deployed by then is changed back, if the person wanted that.
+CHANGED_WITHIN = timedelta(minutes=10)
 _RUNS = ("RUNNING", "FINISHED")
 _ENDED = ("FAILED", "CANCELED")
 
@@ -145,7 +147,8 @@ class Redeploy:
         except RequestNotSent as problem:
             return wait_for(problem)
         if attempt.launch_sent_at is None:
-            deadline = max(attempt.deadline_at, now + _DEPLOYED_WITHIN)
+            limit = CHANGED_WITHIN if attempt.goes_back else _DEPLOYED_WITHIN
+            deadline = max(attempt.deadline_at, now + limit)
             write(attempt, launch_sent_at=now, launches=attempt.launches + 1, deadline_at=deadline)
 
         async def act(client: FlinkClient) -> object:
@@ -164,10 +167,8 @@ class Redeploy:
             case Redeployed(is_rolled_back=True, error=error):
                 why = Why.ROLLED_BACK(resource=str(_target(attempt)), error=error or "–")
                 return End(AttemptState.FAILED, why, job_still_runs=True)
-            case Redeployed(error=error) if error:
-                return Wait(Why.OPERATOR_SAYS(error=error, resource=str(_target(attempt))), _LOOK_AGAIN)
-            case Redeployed():
-                return Wait(Why.REDEPLOY_ASKED(resource=str(_target(attempt))), _LOOK_AGAIN)
+            case Redeployed(error=error):
+                return _not_deployed_yet(attempt, error, now)
             case Conflict():
                 return Wait(Why.ENGINE_SAID(answer=answer.reason))
             case NotOurs():
@@ -180,6 +181,15 @@ class Redeploy:
                 return wait_for(answer)
             case _:
                 raise TypeError(f"{type(answer).__name__} is not an answer to a redeployment")
+
+
+def _not_deployed_yet(attempt: RestartAttempt, error: str, now: datetime) -> Outcome:
+    """Wait until the time is up. A request to change the program back is safe even then: the operator runs one job."""
+    resource = str(_target(attempt))
+    says = Why.OPERATOR_SAYS(error=error, resource=resource) if error else Why.REDEPLOY_ASKED(resource=resource)
+    if now < attempt.deadline_at:
+        return Wait(says, _LOOK_AGAIN)
+    return End(AttemptState.FAILED, Why.OUT_OF_TIME(last=says), nothing_runs=True)
 
 
 def _failed(attempt: RestartAttempt, job_id: str, failure: str, now: datetime) -> Outcome:

@@ -26,6 +26,7 @@ class PlayedOperator:
     `records_early`: the new specification is recorded before the deployment (as since FLINK-40470), or else after it.
     `fails`: messages of deployments that fail before one succeeds. `loses`: snapshots that no job can be restored from.
     `broken_images`: their jobs fail at once. `rolls_back`: then the last stable specification is deployed again.
+    `missing_images`: they cannot be pulled.
     """
 
     kubernetes: PlayedKubernetes
@@ -35,6 +36,7 @@ class PlayedOperator:
     fails: list[str] = field(default_factory=list)
     loses: set[str] = field(default_factory=set)
     broken_images: set[str] = field(default_factory=set)
+    missing_images: set[str] = field(default_factory=set)
     rolls_back: bool = False
     snapshots: int = 0
     snapshot_error: str = ""
@@ -86,8 +88,9 @@ class PlayedOperator:
 
     def _deploy(self, kind: str, name: str, spec: Json, status: Json) -> None:
         path = status["reconciliationStatus"]["next"]
-        if self.fails:
-            self.kubernetes.put(name, kind, status=status | {"error": json.dumps({"message": self.fails.pop(0)})})
+        if self.fails or spec.get("image") in self.missing_images:
+            message = self.fails.pop(0) if self.fails else "ImagePullBackOff"
+            self.kubernetes.put(name, kind, status=status | {"error": json.dumps({"message": message})})
             return
         job_id = uuid.uuid4().hex
         is_broken = spec.get("image") in self.broken_images

@@ -15,6 +15,7 @@ from monitoring.models import (
     Cluster,
     DiscoverySource,
     FoundResource,
+    Incident,
     Job,
     RestartAttempt,
     RunState,
@@ -487,6 +488,20 @@ def test_a_changed_program_that_fails_is_changed_back_and_started_from_the_same_
     assert len(operator.jobs.alive()) == 1
 
 
+@pytest.mark.parametrize("from_savepoint", [True, False])
+def test_a_changed_program_that_cannot_be_deployed_in_time_is_changed_back(job, operator, drive, from_savepoint):
+    operator.missing_images = {"orders:2"}
+    failed = upgrade(job, operator, job.savepoints.get() if from_savepoint else None, image="orders:2")
+    start = timezone.now()
+    with pytest.raises(AssertionError, match="ImagePullBackOff"):
+        drive(job, start, turns=8)
+    back = drive(job, start + through_operator.CHANGED_WITHIN + timedelta(minutes=1))
+    failed.refresh_from_db()
+    assert (failed.state, failed.error_value.code, back.back_from) == ("failed", Why.OUT_OF_TIME, failed)
+    assert (back.state, spec(operator)["image"], len(operator.deployments)) == ("succeeded", "orders:1", 1)
+    assert len(operator.jobs.alive()) == 1
+
+
 def test_an_operator_that_rolls_back_ends_the_upgrade_and_its_job_goes_on(job, operator, drive):
     operator.broken_images, operator.rolls_back = {"orders:2"}, True
     upgrade(job, operator, job.savepoints.get(), image="orders:2")
@@ -494,6 +509,7 @@ def test_an_operator_that_rolls_back_ends_the_upgrade_and_its_job_goes_on(job, o
     assert (attempt.state, attempt.error_value.code) == ("failed", Why.ROLLED_BACK)
     assert RestartAttempt.objects.count() == 1
     assert len(operator.jobs.alive()) == 1
+    assert not Incident.objects.exists()
 
 
 def test_an_upgrade_without_a_change_or_without_an_operator_is_refused(job, operator):

@@ -1,4 +1,4 @@
-"""The product branches on codes, numbers and types, never on the wording of its own sentences."""
+"""The product branches on codes, numbers and types, never on the wording of sentences."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Refusal(Enum):
     COMMITS_MISSING = (
         "imports.commits-missing",
         _(
-            "{location} has offsets of batch {begun}, but the newest commit is of batch {batch}: commits are "
+            "{location} has offsets of batch {started}, but the newest commit is of batch {batch}: commits are "
             "missing, and Spark could not continue from there either."
         ),
     )

@@ -238,7 +238,7 @@ def _newest_batch(listing: Mapping[str, int], location: str) -> int:
         raise ImportRefused(Refusal.NO_BATCH, location=location)
     started = committed_batches(path.removeprefix("offsets/") for path in listing if path.startswith("offsets/"))
     if started and started[-1] > commits[-1] + 1:
-        raise ImportRefused(Refusal.COMMITS_MISSING, location=location, begun=started[-1], batch=commits[-1])
+        raise ImportRefused(Refusal.COMMITS_MISSING, location=location, started=started[-1], batch=commits[-1])
     return commits[-1]
 
 

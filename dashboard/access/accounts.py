@@ -6,12 +6,13 @@ from datetime import datetime
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
 from dashboard.access import tokens
 from dashboard.access.roles import Role, role_of
 from monitoring import audit
-from monitoring.models import Account, ApiToken, Cluster, Grant
+from monitoring.models import Account, ApiToken, AuditEntry, Cluster, Grant
 
 
 class NotAllowed(Exception):
@@ -33,8 +34,16 @@ def role_name(user: User) -> str:
 
 @transaction.atomic
 def create(username: str, email: str, password: str | None, role: str, by: str) -> User:
-    """Create an account. Without a password, its owner can log in only through the OpenID Connect provider."""
-    user = User.objects.create_user(username, email, password)
+    """Create an account. Without a password, its owner can log in only through the OpenID Connect provider.
+
+    Raises:
+        NotAllowed: there is an account with this name.
+    """
+    try:
+        with transaction.atomic():
+            user = User.objects.create_user(username, email, password)
+    except IntegrityError:
+        raise NotAllowed(_("An account with this name already exists.")) from None
     _set_role(user, role)
     audit.record(by, "user.create", _target(user), now={"role": role, "email": email})
     return user
@@ -65,11 +74,13 @@ def set_active(user: User, active: bool, by: str, now: datetime) -> None:
     """Activate or deactivate an account. Deactivating it ends its sessions and revokes its tokens.
 
     Raises:
-        NotAllowed: the account is the last administrator.
+        NotAllowed: the account is the last administrator, or it is already active or inactive.
     """
     if not active and user.is_superuser:
         _require_another_administrator(user)
-    User.objects.filter(pk=user.pk).update(is_active=active)
+    if not User.objects.filter(pk=user.pk, is_active=not active).update(is_active=active):
+        already = _("%(user)s is already active.") if active else _("%(user)s is already inactive.")
+        raise NotAllowed(already % {"user": user})
     if not active:
         end_access(user, by, now)
     audit.record(by, "user.activate" if active else "user.deactivate", _target(user))
@@ -136,6 +147,10 @@ def grant(user: User, role: str, cluster: Cluster | None, selector: str, by: str
 def revoke_grant(found: Grant, by: str) -> None:
     audit.record(by, "user.ungrant", _target(found.user), was={"role": found.role, "on": found.scope})
     found.delete()
+
+
+def audit_entries(user: User) -> QuerySet[AuditEntry]:
+    return AuditEntry.objects.filter(target=_target(user))
 
 
 def valid_tokens(user: User, now: datetime) -> int:

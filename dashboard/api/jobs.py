@@ -104,7 +104,7 @@ def exceptions(request: HttpRequest, job_id: int, params: Query[PageParams]) -> 
 
 class ChangeOut(Schema):
     at: datetime
-    kind: Literal["program", "configuration", "parallelism", "run", "restart", "stop", "maintenance"]
+    kind: Literal["program", "configuration", "parallelism", "run", "restart", "stop", "maintenance", "input_rate"]
     sentence: str
 
 

@@ -13,10 +13,11 @@ from dashboard.as_code.jobs import Jobs, plan_defaults_of_others
 from dashboard.as_code.lines import Problem, Unreadable, read_entries
 from dashboard.as_code.objectives import Objectives
 from dashboard.as_code.rules import Rules
+from dashboard.as_code.runbooks import Runbooks
 
 # In this order, because a section may name things of those before it.
 SECTIONS: tuple[Section, ...] = (
-    *(Clusters(), Discoveries(), Defaults(), Jobs(), Channels(), Rules(), Objectives(), Grants()),
+    *(Clusters(), Discoveries(), Defaults(), Jobs(), Channels(), Rules(), Runbooks(), Objectives(), Grants()),
 )
 NAMES = tuple(section.name for section in SECTIONS)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 from zoneinfo import available_timezones
 
@@ -9,11 +10,14 @@ from django import forms
 from django.contrib.auth.models import User
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _
 
+from dashboard.access import accounts
 from dashboard.forms.choices import in_language
+from dashboard.forms.editing import EditForm
 from monitoring.alerts import selector
-from monitoring.models import Cluster, GrantedRole
+from monitoring.models import Account, AuditEntry, Cluster, GrantedRole
 
 NOTHING, VIEWER, OPERATOR, ADMIN = "nothing", "viewer", "operator", "admin"
 ROLES = (
@@ -25,9 +29,22 @@ ROLES = (
 _PLAIN = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "none"}
 
 
-class RoleForm(forms.Form):
+class RoleForm(EditForm, forms.Form):
+    """The role and mail address of `user`, which may be new."""
+
     role = forms.ChoiceField(choices=ROLES, initial=VIEWER, widget=forms.RadioSelect, label=_("Role"))
     email = forms.EmailField(required=False, label=_("Mail address"), widget=forms.EmailInput(attrs=_PLAIN))
+
+    def __init__(self, user: User, data: Mapping[str, Any] | None = None) -> None:
+        self.user = user
+        initial = {"role": accounts.role_name(user), "email": user.email} if user.pk else {}
+        super().__init__(data, initial=initial, label_suffix="")
+
+    def edited_row(self) -> User:
+        return self.user
+
+    def audit_entries(self, names: Collection[str]) -> QuerySet[AuditEntry]:
+        return accounts.audit_entries(self.user).filter(action="user.change")
 
 
 class UserForm(RoleForm):
@@ -118,20 +135,30 @@ class GrantForm(forms.Form):
         return cleaned
 
 
-class PreferencesForm(forms.Form):
+class PreferencesForm(EditForm, forms.Form):
+    """The preferences of `user`. `server` is the time zone of the server."""
+
     time_zone = forms.ChoiceField(
         required=False,
         label=_("Time zone"),
         help_text=_("Used for all dates and times on the pages."),
     )
 
-    def __init__(self, *args: Any, server: str, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def __init__(self, user: User, data: Mapping[str, Any] | None = None, *, server: str) -> None:
+        self.user = user
+        stored = Account.objects.filter(user=user).values_list("time_zone", flat=True).first()
+        super().__init__(data, initial={"time_zone": stored or ""}, label_suffix="")
         choices = [
             ("", _("time zone of the browser, or of the server (%(zone)s)") % {"zone": server}),
             *((name, name.replace("_", " ")) for name in zones()),
         ]
         self.fields["time_zone"].choices = choices  # type: ignore[attr-defined]
+
+    def edited_row(self) -> User:
+        return self.user
+
+    def audit_entries(self, names: Collection[str]) -> QuerySet[AuditEntry]:
+        return AuditEntry.objects.none()
 
 
 def zones() -> list[str]:

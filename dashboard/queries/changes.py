@@ -1,7 +1,4 @@
-"""What changed for a job in a time range: program, configuration, parallelism, runs, stops and maintenance.
-
-The input rate of a job is not stored, so its changes are unknown.
-"""
+"""What changed for a job in a time range: program, configuration, parallelism, runs, stops, maintenance and input."""
 
 from __future__ import annotations
 
@@ -13,12 +10,14 @@ from itertools import groupby
 from typing import Any
 from urllib.parse import urlencode
 
+from django.contrib.humanize.templatetags.humanize import intcomma
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as noop
 
 from dashboard.audit_texts import actor_name
+from dashboard.queries.input_rates import read_rate_change
 from dashboard.queries.series import SHORTEST, RunStart, Span, read_run_starts
 from dashboard.templatetags.figures import setting
 from monitoring.alerts.maintenance import covers
@@ -55,6 +54,7 @@ class Changed(StrEnum):
     RESTART = noop("Restart")
     STOP = noop("Stop")
     MAINTENANCE = noop("Maintenance")
+    INPUT_RATE = noop("Input rate")
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class JobChange:
 
 def read_changes(job: Job, span: Span) -> list[JobChange]:
     """Return the newest changes within a span, newest first. The number of statements is constant."""
-    sources = (_runs, _unsuccessful_restarts, _configuration, _stops, _cancellations, _maintenance)
+    sources = (_runs, _unsuccessful_restarts, _configuration, _stops, _cancellations, _maintenance, _input_rate)
     found = [change for source in sources for change in source(job, span)]
     return sorted(found, key=lambda change: change.at, reverse=True)[:MOST_CHANGES]
 
@@ -216,3 +216,14 @@ def _maintenance(job: Job, span: Span) -> Iterator[JobChange]:
             yield JobChange(window.starts_at, Changed.MAINTENANCE, _("Maintenance began: %(reason)s") % values, url)
         if window.ends_at <= span.end:
             yield JobChange(window.ends_at, Changed.MAINTENANCE, _("Maintenance ended: %(reason)s") % values, url)
+
+
+def _input_rate(job: Job, span: Span) -> Iterator[JobChange]:
+    if found := read_rate_change(job, span):
+        values = {"before": _rate_text(found.before), "after": _rate_text(found.after)}
+        text = _("%(before)s → %(after)s rows/s") % values
+        yield JobChange(found.at, Changed.INPUT_RATE, text, reverse("job", args=[job.pk]))
+
+
+def _rate_text(rows_per_s: float) -> str:
+    return intcomma(round(rows_per_s)) if rows_per_s >= 10 else f"{rows_per_s:.1f}".removesuffix(".0")

@@ -11,6 +11,7 @@ from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.forms import PasswordChangeForm
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -21,17 +22,20 @@ from django.views.decorators.http import require_POST
 from dashboard.access import accounts, sessions
 from dashboard.access.confirming import NotConfirmed, confirm_password
 from dashboard.forms.account import PreferencesForm
+from dashboard.forms.editing import for_editing
 from monitoring.models import Account
 
 
+@transaction.atomic
 def me(request: HttpRequest) -> HttpResponse:
     """Show the settings, or save the preferences on POST."""
     if request.method != "POST":
         return _page(request)
-    form = PreferencesForm(request.POST, server=settings.TIME_ZONE, label_suffix="")
+    user = for_editing(User.objects.all()).get(pk=own_user(request).pk)
+    form = PreferencesForm(user, request.POST, server=settings.TIME_ZONE)
     if not form.is_valid():
         return _page(request, 422, form=form)
-    Account.objects.update_or_create(user=own_user(request), defaults={"time_zone": form.cleaned_data["time_zone"]})
+    Account.objects.update_or_create(user=user, defaults={"time_zone": form.cleaned_data["time_zone"]})
     messages.success(request, _("Saved."))
     return redirect("me")
 
@@ -83,10 +87,8 @@ def own_user(request: HttpRequest) -> User:
 
 def _page(request: HttpRequest, status: int = 200, **forms: Any) -> HttpResponse:
     user = own_user(request)
-    account = Account.objects.filter(user=user).first()
-    zone = {"time_zone": account.time_zone if account else ""}
     context = {
-        "form": PreferencesForm(server=settings.TIME_ZONE, initial=zone, label_suffix=""),
+        "form": PreferencesForm(user, server=settings.TIME_ZONE),
         "password_form": PasswordChangeForm(user, label_suffix="") if user.has_usable_password() else None,
         "began_at": sessions.session_started_at(request),
         "ends_after_days": settings.SESSION_LONGEST_S // 86_400,

@@ -17,7 +17,8 @@ import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 from urllib.parse import urlencode
 
 import aiohttp
@@ -81,14 +82,19 @@ class Change:
 
 
 class KubernetesApi:
-    """A client. It belongs to one event loop, and the caller closes it."""
+    """A client. It belongs to one event loop. Use it with `async with`, which closes its connections."""
 
     def __init__(self, connection: Connection) -> None:
         self._url = connection.url
         self._limit_s = connection.request_limit_s
         self._transport = Transport(connection)
 
-    async def close(self) -> None:
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         await self._transport.close()
 
     async def pages(self, kind: ResourceKind, namespace: str, selector: str) -> AsyncGenerator[Page, None]:

@@ -9,15 +9,14 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from checkpointing.jobs.launching.kubernetes.api import ApiAccess
 from monitoring.engine.connection import BadTls, Connection, Tls, basic, bearer, trust
 from monitoring.engine.errors import RequestNotSent
+from monitoring.kubernetes.kinds import Json
 from monitoring.models import DiscoverySource
 from monitoring.reasons.credentials import CredentialReason
 from monitoring.reasons.discoveries import DiscoveryReason
@@ -30,8 +29,6 @@ _SERVER = ("server", "certificate-authority-data")
 _USER = ("token", "client-certificate-data", "client-key-data", "username", "password")
 # Fields that change nothing here.
 _HARMLESS = frozenset({"extensions", "disable-compression"})
-
-Json = Mapping[str, Any]
 
 
 def connection_of(source: DiscoverySource, account: Path = SERVICE_ACCOUNT) -> Connection:

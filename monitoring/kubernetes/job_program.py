@@ -70,11 +70,8 @@ def read_program(row: FoundResource) -> Record:
     limit_s = min(connection.request_limit_s, _READ_WITHIN_S)
 
     async def read() -> Json:
-        api = KubernetesApi(replace(connection, request_limit_s=limit_s))
-        try:
+        async with KubernetesApi(replace(connection, request_limit_s=limit_s)) as api:
             return await api.read(target.resource_kind, target.namespace, target.name)
-        finally:
-            await api.close()
 
     return program_in(asyncio.run(read()))
 

@@ -63,7 +63,7 @@ from monitoring.models.recovery import (
     RestartTrigger,
     StepState,
 )
-from monitoring.models.reported import ReportedBatch, ReportedRun
+from monitoring.models.reported import ReportedBatch, ReportedMinute, ReportedRun
 from monitoring.models.rollups import CheckpointDeletion, Rollup, RollupProgress
 from monitoring.models.rules import (
     AlertRule,
@@ -155,6 +155,7 @@ __all__ = [
     "QuerySource",
     "RefusedStart",
     "ReportedBatch",
+    "ReportedMinute",
     "ReportedRun",
     "RestartAttempt",
     "RestartDecision",

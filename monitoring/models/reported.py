@@ -60,3 +60,20 @@ class ReportedBatch(models.Model):
 
     def __str__(self) -> str:
         return f"{self.run} batch {self.batch_id}"
+
+
+class ReportedMinute(models.Model):
+    """How many rows a run has read in the batches that started within the minute from `at` on.
+
+    `rows` is None if a batch since the minute before was not reported, or not its rows.
+    """
+
+    run = models.ForeignKey(ReportedRun, on_delete=models.CASCADE, related_name="minutes")
+    at = models.DateTimeField()
+    rows = models.BigIntegerField(null=True)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=("run", "at"), name="one_row_per_reported_minute"),)
+
+    def __str__(self) -> str:
+        return f"{self.run} at {self.at:%H:%M}: {self.rows} rows"

@@ -129,7 +129,7 @@ class RuleState(models.Model):
 class OutageKind(models.TextChoices):
     NO_ANSWER = "no_answer", _("the cluster did not answer")
     ANOTHER_CLUSTER = "stranger", _("another cluster answered at its address")
-    NOT_POLLED = "not_asked", _("Waymark did not ask")
+    NOT_POLLED = "not_asked", _("Waymark did not poll the cluster")
 
 
 class Outage(models.Model):

@@ -28,8 +28,10 @@ from monitoring.models import (
 )
 from monitoring.notify.message import message_of, reason_of
 from monitoring.notify.verdict import Drop, Facts, Go, Planned, Wait, group_of, judge, plan
+from monitoring.notify.wording.texts import subject_of
 from monitoring.reasons.columns import columns, store
 from monitoring.reasons.notify import NotifyReason
+from monitoring.reasons.reason import SOURCE
 
 BATCH = 1000
 RATE_WINDOW = timedelta(minutes=10)
@@ -176,7 +178,7 @@ def _write(channel: Channel, planned: Planned, now: datetime) -> Delivery:
     Notification.objects.bulk_update(members, ["text", "text_value"], batch_size=BATCH)
     gathered = {"state": NotificationState.GATHERED, "delivery": delivery, **columns("why", "")}
     Notification.objects.filter(pk__in=[each.pk for each in members]).update(**gathered)
-    delivery.subject = message_of(delivery).subject
+    delivery.subject = subject_of(message_of(delivery), SOURCE)
     delivery.save(update_fields=["subject"])
     _follow_up(channel, members, now)
     return delivery

@@ -97,18 +97,6 @@ class Message:
     def unlisted(self) -> int:
         return self.total - len(self.items)
 
-    @property
-    def subject(self) -> str:
-        """The English subject for Waymark's pages. `wording` renders the channel's subject."""
-        if self.summary is not None:
-            return f"[summary] {self.lead.text()}"
-        if self.is_single:
-            return f"[{self.lead.event}] {self.lead.named_text()}"
-        if self.is_digest:
-            return f"[digest] {self.total} notifications: {self.lead.named_text()}"
-        where = f" on cluster {self.lead.cluster}" if self.lead.cluster else ""
-        return f"[{self.lead.event}] {self.total} incidents{where}: {self.lead.named_text()}"
-
 
 @dataclass(frozen=True)
 class Sent:

@@ -15,6 +15,8 @@ from django.db.models import Q
 from monitoring.models import Channel, Delivery
 from monitoring.notify.message import message_of
 from monitoring.notify.shift import as_json, read_shift
+from monitoring.notify.wording.texts import subject_of
+from monitoring.reasons.reason import SOURCE
 from monitoring.savepoints.timetable import BadSchedule, Cron
 
 log = logging.getLogger(__name__)
@@ -50,7 +52,7 @@ def _write(channel_id: int, now: datetime) -> int:
         return 0
     summary = as_json(read_shift(due - timedelta(hours=channel.summary_hours), due))
     delivery = Delivery(channel=channel, key=key, summary=summary, created_at=now, next_try_at=now)
-    delivery.subject = message_of(delivery).subject
+    delivery.subject = subject_of(message_of(delivery), SOURCE)
     delivery.save()
     return 1
 

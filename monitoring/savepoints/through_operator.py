@@ -37,13 +37,11 @@ class SnapshotResource:
         """Delete it, if it exists and Kubernetes answers. It has no files that are not deleted already."""
         if self._target is None or not isinstance(self._connection, Connection):
             return
-        api = KubernetesApi(self._connection)
         try:
-            await forget_savepoint(api, self._target, self._trigger_id)
+            async with KubernetesApi(self._connection) as api:
+                await forget_savepoint(api, self._target, self._trigger_id)
         except EngineError as error:
             log.info("The resource of savepoint %s was not deleted: %s", self._trigger_id, error)
-        finally:
-            await api.close()
 
 
 def _connection_to(row: FoundResource) -> Connection | RequestNotSent:
@@ -65,15 +63,11 @@ class OperatorAct:
     async def __call__(self, client: FlinkClient) -> Accepted | Operation[str]:
         if isinstance(self._connection, RequestNotSent):
             raise self._connection
-        api = KubernetesApi(self._connection)
-        try:
-            if not self._never_sent:
-                return await savepoint_status(api, self._target, self._trigger_id)
-            await trigger_savepoint(api, self._target, self._trigger_id)
-        except NotFound:
+        async with KubernetesApi(self._connection) as api:
             if self._never_sent:
-                raise
-            return Forgotten()
-        finally:
-            await api.close()
-        return Accepted()
+                await trigger_savepoint(api, self._target, self._trigger_id)
+                return Accepted()
+            try:
+                return await savepoint_status(api, self._target, self._trigger_id)
+            except NotFound:
+                return Forgotten()

@@ -31,7 +31,7 @@ def other_file_system(tmp_path: Path) -> Iterator[Path]:
     """Yield a directory on another file system than `tmp_path`, so that no hard link can connect them."""
     memory = Path("/dev/shm")
     if not memory.is_dir() or not os.access(memory, os.W_OK) or memory.stat().st_dev == tmp_path.stat().st_dev:
-        pytest.skip("/dev/shm is no file system of its own here")
+        pytest.skip("/dev/shm is not another file system here")
     directory = memory / f"waymark-test-{uuid.uuid4().hex}"
     directory.mkdir()
     yield directory

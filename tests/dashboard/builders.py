@@ -294,7 +294,7 @@ def failed_in_window(job: str, count: int = 4, newest: int = 116, threshold: int
 def make_delivery(incident: Incident, channel: Channel, at: datetime, **fields: Any) -> Delivery:
     event = incident.events.first()
     sent_at = at + timedelta(seconds=34)
-    subject = f"[opened] {incident.sentence}"
+    subject = f"[{incident.severity}] {incident.sentence}"
     defaults = {"state": DeliveryState.SENT, "attempts": 2, "sent_at": sent_at, "created_at": at, "subject": subject}
     delivery = Delivery.objects.create(channel=channel, key=uuid.uuid4().hex, next_try_at=at, **{**defaults, **fields})
     Notification.objects.create(

@@ -29,7 +29,7 @@ GERMAN = {
     "axis\x04%b %-d": "%-d. %b",
     "Job:      %(job)s on cluster %(cluster)s": "Job:      %(job)s auf Cluster %(cluster)s",
     "message\x04{event}, {severity}, {at}": "{at}: {event}",
-    "message\x04[{label}] {named_sentence}": "[{label}] {kind} ({severity})",
+    "message\x04[{label}] {sentence}": "[{label}] {kind} ({severity})",
     "message\x04warning": "Warnung",
     AlertReason.TEST.text: "Dies ist ein Test des Kanals {channel}.",
 }

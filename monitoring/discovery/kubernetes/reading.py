@@ -25,19 +25,16 @@ _VERBS = {
 
 async def examine(source: DiscoverySource) -> Sequence[Finding]:
     """Return what was found of each kind in each namespace. Raise EngineError if there is no connection to open."""
-    client = KubernetesApi(connection_of(source))
     few = asyncio.Semaphore(_AT_ONCE)
 
-    async def limited(kind: ResourceKind, namespace: str) -> Finding:
+    async def limited(client: KubernetesApi, kind: ResourceKind, namespace: str) -> Finding:
         async with few:
             return await _read(client, source, kind, namespace)
 
-    try:
-        tasks = [limited(kind, namespace) for kind in KINDS for namespace in source.namespace_list]
+    async with KubernetesApi(connection_of(source)) as client:
+        tasks = [limited(client, kind, namespace) for kind in KINDS for namespace in source.namespace_list]
         found = await asyncio.gather(*tasks)
         return [await _with_rights(client, source, finding) for finding in found]
-    finally:
-        await client.close()
 
 
 async def _with_rights(client: KubernetesApi, source: DiscoverySource, finding: Finding) -> Finding:

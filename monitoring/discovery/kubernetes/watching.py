@@ -47,16 +47,14 @@ async def look(claim: Claim, in_database: InDatabase, lasts_s: float, now: Now) 
     """
     changes: Counter[Change] = Counter()
     try:
-        client = KubernetesApi(await in_database(lambda: connection_of(claim.source)))
+        connection = await in_database(lambda: connection_of(claim.source))
     except EngineError as error:
         return changes, error.reason
-    try:
+    async with KubernetesApi(connection) as client:
         watches = await in_database(lambda: [_Watch(client, claim, row, changes, now) for row in _rows(claim, now)])
         until = time.monotonic() + lasts_s
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(watch.follow(in_database, until)) for watch in watches]
-    finally:
-        await client.close()
     await in_database(lambda: list_savepoints(claim.source, now()))
     failures = [task.result() for task in tasks]
     return changes, failures[0] if failures and all(failures) else ""

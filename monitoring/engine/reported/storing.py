@@ -10,13 +10,14 @@ from django.db.models import Max, Min
 
 from monitoring.engine.errors import Malformed
 from monitoring.engine.reported.report import BatchReport, QueryReport, Report
-from monitoring.models import Cluster, ReportedBatch, ReportedRun
+from monitoring.models import Cluster, ReportedBatch, ReportedMinute, ReportedRun
 from monitoring.reasons.engines import EngineReason
 
 # The agent names its running queries every 30 seconds.
 SILENT = timedelta(minutes=2)
 BATCHES_KEPT = 100
 KEPT = timedelta(days=7)
+MINUTES_KEPT = timedelta(days=1)
 MOST_RUNS = 2_000
 
 
@@ -35,6 +36,7 @@ def store(cluster: Cluster, report: Report, now: datetime) -> int:
     runs = {run.run_id: run for run in locked}
     for run_id, run in runs.items():
         _update(run, queries[run_id], report, now)
+    _store_minutes(runs, report.batches, now)
     stored = _store_batches(runs, report.batches)
     for run in runs.values():
         run.save()
@@ -81,6 +83,39 @@ def _update(run: ReportedRun, query: QueryReport, report: Report, now: datetime)
     run.idle_at = max(filter(None, (run.idle_at, query.idle_at)), default=None)
     if query.ended_at is not None and (run.ended_at is None or run.was_replaced):
         run.ended_at, run.exception, run.was_replaced = query.ended_at, query.exception, False
+
+
+def _store_minutes(runs: dict[str, ReportedRun], batches: Iterable[BatchReport], now: datetime) -> None:
+    """Add the rows of batches that are newer than the stored ones to their minutes. The caller has locked the runs."""
+    rows: dict[tuple[int, datetime], int | None] = {}
+    newest = {run.pk: run.newest_batch for run in runs.values()}
+    for each in sorted(batches, key=lambda each: each.batch_id):
+        run = runs[each.query.run_id].pk
+        before = newest[run]
+        if before is not None and each.batch_id <= before:
+            continue
+        newest[run] = each.batch_id
+        follows = before is None or each.batch_id == before + 1
+        if now - each.started_at < MINUTES_KEPT:
+            minute = (run, each.started_at.replace(second=0, microsecond=0))
+            rows[minute] = _sum(rows.get(minute, 0), each.progress["numInputRows"] if follows else None)
+    if not rows:
+        return
+    minutes = ReportedMinute.objects.filter(run__in={run for run, _ in rows})
+    minutes.filter(at__lt=now - MINUTES_KEPT).delete()
+    for run, at, stored in minutes.filter(at__in={at for _, at in rows}).values_list("run_id", "at", "rows"):
+        if (run, at) in rows:
+            rows[run, at] = _sum(rows[run, at], stored)
+    ReportedMinute.objects.bulk_create(
+        [ReportedMinute(run_id=run, at=at, rows=read) for (run, at), read in rows.items()],
+        update_conflicts=True,
+        unique_fields=("run", "at"),
+        update_fields=("rows",),
+    )
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
 
 
 def _store_batches(runs: dict[str, ReportedRun], batches: Iterable[BatchReport]) -> int:

@@ -152,11 +152,8 @@ class Redeploy:
             write(attempt, launch_sent_at=now, launches=attempt.launches + 1, deadline_at=deadline)
 
         async def act(client: FlinkClient) -> object:
-            api = KubernetesApi(connection)
-            try:
+            async with KubernetesApi(connection) as api:
                 return await redeploy(api, target, wanted)
-            finally:
-                await api.close()
 
         return Act(act)
 

@@ -541,7 +541,7 @@ def run_broken_election(new_manager, request, point, loss):
         manager.proxy.broke.wait(1)
         manager.proxy.break_at(FAR, Point.BEFORE_THE_REQUEST, Loss.CONNECTION)  # no break during the next checks
         until(lambda: elected.is_found_with(manager.observer) and owns_all_there_is(manager))
-        assert len(set(elected.terms)) == len(elected.terms), "each term has a session id of its own"
+        assert len(set(elected.terms)) == len(elected.terms), "each term has another session ID"
         result = ["granted", "revoked"] * len(elected.terms)
         assert elected.events == result[: len(elected.events)]
         elected.election.close()

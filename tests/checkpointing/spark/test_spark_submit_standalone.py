@@ -109,7 +109,7 @@ def test_the_executors_upload_large_state_to_remote_storage(
     assert driver.log.count("executors' processes") == before, "what is left is too little for them"
     assert verify(again.location, deep=True) == again
     savepoint = job_manager.complete(3, CheckpointKind.SAVEPOINT)
-    assert driver.log.count("executors' processes") == before + 1, "a savepoint has all of its own"
+    assert driver.log.count("executors' processes") == before + 1, "a savepoint shares no files"
     assert verify(savepoint.location, deep=True) == savepoint
     assert "the driver does it" not in driver.log
 

@@ -117,7 +117,7 @@ def test_a_truncated_intent_names_no_directory(dead: JobManager, next_one: JobMa
 
 def test_complete_savepoint_is_kept(dead: JobManager, next_one: JobManager) -> None:
     directory = dead.begin_and_die()
-    (directory / "_metadata").write_text("whatever is in it")
+    (directory / "_metadata").write_text("any content")
 
     assert next_one.sweep() == ()
     assert (directory / "wordcount" / "state" / "0" / "1.changelog").exists()

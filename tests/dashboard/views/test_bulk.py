@@ -45,7 +45,7 @@ def test_outcome_page_can_be_reloaded(operator: Client, viewer: Client, jobs: li
     assert Savepoint.objects.count() == 2
     jobs[0].delete()
     assert "1 of 2" in operator.get(URL).content.decode()
-    assert viewer.get(URL).headers["Location"] == reverse("fleet"), "whoever did nothing has nothing to see"
+    assert viewer.get(URL).headers["Location"] == reverse("fleet"), "a user who changed nothing sees no result"
 
 
 def test_bulk_stop_requires_confirmation(operator: Client, jobs: list[Job]) -> None:

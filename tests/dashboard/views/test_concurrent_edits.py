@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from html import unescape
@@ -16,10 +16,11 @@ from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
+from dashboard.access import accounts
 from dashboard.api.typed import filled
 from dashboard.forms.automation import AutomationForm
 from monitoring.engine import examination
-from monitoring.models import AlertRule, Channel, ChannelKind, Cluster, Discovery, Job, Runbook
+from monitoring.models import Account, AlertRule, Channel, ChannelKind, Cluster, Discovery, Job, Runbook
 from tests.dashboard import builders as make
 
 pytestmark = pytest.mark.django_db
@@ -49,10 +50,16 @@ def edit_of(name: str, now: datetime) -> Edit:
     job = make.make_job(cluster)
     run = make.make_run(job, now)
     match name:
+        case "user":
+            user = User.objects.create_user("victor", "victor@example.org")
+            address = reverse("user", args=[user.pk])
+            typed: tuple[dict[str, Any], dict[str, Any]] = {"role": "operator"}, {"email": "v@example.org"}
+            change = "Role is now operator: can also act on everything."
+            return Edit(address, address, *typed, change, user, lambda u: (accounts.role_name(u), u.email))
         case "rule":
             rule = make.make_rule(job)
             address = reverse("rule", args=[rule.pk])
-            typed: tuple[dict[str, Any], dict[str, Any]] = {"threshold": 5}, {"window_s": "20 min"}
+            typed = {"threshold": 5}, {"window_s": "20 min"}
             return Edit(address, address, *typed, "Threshold is now 5.", rule, lambda r: (r.threshold, r.window_s))
         case "channel":
             channel = make.make_channel()
@@ -112,7 +119,10 @@ def edit_of(name: str, now: datetime) -> Edit:
     raise ValueError(name)
 
 
-EDITS = ("rule", "channel", "automation", "retention", "savepoint", "cluster", "runbook", "objective", "launch")
+EDITS = (
+    *("rule", "channel", "automation", "retention", "savepoint", "cluster", "runbook", "objective", "launch"),
+    "user",
+)
 
 
 @pytest.fixture(params=EDITS)
@@ -166,7 +176,7 @@ def test_second_person_is_refused_with_the_changes(ada: Client, bob: Client, edi
     assert "The last change was made by ada" in page
     assert edit.stored() == saved
 
-    # The input is kept, and the refused page has the new values: whoever sends it again replaces them.
+    # The input is kept, and the refused page has the new values: sending it again replaces them.
     for name, value in edit.second.items():
         assert refused.context["form"][name].value() in (value, str(value), [str(value)])
     assert bob.post(edit.action, late | {"shown_values": hidden(refused)}).status_code == 302
@@ -243,17 +253,24 @@ def test_preview_of_a_retention_says_that_the_values_changed(ada: Client, bob: C
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("name", ["rule", "channel", "automation", "retention", "savepoint", "runbook", "objective"])
+@pytest.mark.parametrize(
+    "name", ["rule", "channel", "automation", "retention", "savepoint", "runbook", "objective", "user"]
+)
 def test_one_of_two_requests_at_the_same_time_is_refused(ada: Client, bob: Client, now: datetime, name: str) -> None:
     edit = edit_of(name, now)
-    sent = [(ada, load(ada, edit, edit.first)), (bob, load(bob, edit, edit.second))]
-    together = threading.Barrier(2)
+    sent = [(ada, edit.action, load(ada, edit, edit.first)), (bob, edit.action, load(bob, edit, edit.second))]
+    assert sorted(send_together(sent)) == [302, 422]
+
+
+def send_together(sent: Sequence[tuple[Client, str, dict[str, Any]]]) -> list[int]:
+    """Send the requests at the same time, and return their status codes."""
+    together = threading.Barrier(len(sent))
     codes: list[int] = []
 
-    def send(client: Client, data: dict[str, Any]) -> None:
+    def send(client: Client, address: str, data: dict[str, Any]) -> None:
         together.wait()
         try:
-            codes.append(client.post(edit.action, data).status_code)
+            codes.append(client.post(address, data).status_code)
         finally:
             connection.close()
 
@@ -262,7 +279,29 @@ def test_one_of_two_requests_at_the_same_time_is_refused(ada: Client, bob: Clien
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(codes) == [302, 422]
+    return codes
+
+
+@pytest.mark.django_db(transaction=True)
+def test_administrators_who_demote_each_other_at_the_same_time_do_not_both_succeed(ada: Client, bob: Client) -> None:
+    by_name = {user.username: user for user in User.objects.all()}
+    sent = [(ada, reverse("user", args=[by_name["bob"].pk])), (bob, reverse("user", args=[by_name["ada"].pk]))]
+    first, second = sorted(send_together([(client, address, {"role": "viewer"}) for client, address in sent]))
+    assert (first, second in (403, 422)) == (302, True)
+    assert User.objects.filter(is_superuser=True).count() == 1
+
+
+def test_second_tab_with_the_own_preferences_is_refused(ada: Client) -> None:
+    address, user = reverse("me"), User.objects.get()
+    edit = Edit(address, address, {"time_zone": "Asia/Tokyo"}, {"time_zone": "UTC"}, "", user, lambda u: (u, u))
+    late = load(ada, edit, edit.second)
+    assert ada.post(address, load(ada, edit, edit.first)).status_code == 302
+    refused = ada.post(address, late)
+    assert refused.status_code == 422
+    assert "Time zone is now Asia/Tokyo." in text_of(refused)
+    assert Account.objects.get().time_zone == "Asia/Tokyo"
+    assert ada.post(address, late | {"shown_values": hidden(refused)}).status_code == 302
+    assert Account.objects.get().time_zone == "UTC"
 
 
 def test_labels_changed_for_several_jobs_are_noticed(ada: Client, bob: Client, now: datetime) -> None:

@@ -15,15 +15,18 @@ from django.test import Client
 from django.urls import reverse
 from pytest_httpserver import HTTPServer
 
+from dashboard.access import tokens
 from monitoring.engine.identity import Identity
 from monitoring.models import (
     AlertRule,
+    ApiToken,
     AttemptState,
     AuditEntry,
     AutomationPause,
     Channel,
     Cluster,
     DeliveryState,
+    Grant,
     Incident,
     IncidentEvent,
     IncidentState,
@@ -41,6 +44,7 @@ from tests.dashboard.views.test_runs import OUTCOME
 
 pytestmark = pytest.mark.django_db
 
+PASSWORD = "correct horse battery"
 _HIDDEN = re.compile(r'<input type="hidden" name="(shown_\w+)" value="([^"]*)"')
 
 
@@ -346,11 +350,55 @@ def _confirm_identity(job: Job, now: datetime) -> Case:
     return reverse("cluster-same", args=[job.cluster_id]), {}, "is already confirmed.", entries
 
 
+def _new_user(job: Job, now: datetime) -> Case:
+    typed = {"username": "victor", "password": PASSWORD, "role": "viewer", "email": ""}
+    return reverse("users"), typed, "An account with this name already exists.", User.objects.filter(username="victor")
+
+
+def _deactivate_user(job: Job, now: datetime) -> Case:
+    user = User.objects.create_user("victor")
+    entries = AuditEntry.objects.filter(action="user.deactivate")
+    return reverse("user-activate", args=[user.pk]), {"active": "no"}, "victor is already inactive.", entries
+
+
+def _activate_user(job: Job, now: datetime) -> Case:
+    user = User.objects.create_user("victor", is_active=False)
+    entries = AuditEntry.objects.filter(action="user.activate")
+    return reverse("user-activate", args=[user.pk]), {"active": "yes"}, "victor is already active.", entries
+
+
+def _delete_user(job: Job, now: datetime) -> Case:
+    user = User.objects.create_user("victor")
+    entries = AuditEntry.objects.filter(action="user.delete")
+    return reverse("user-delete", args=[user.pk]), {}, "the object that it showed was deleted", entries
+
+
+def _grant(job: Job, now: datetime) -> Case:
+    user = User.objects.create_user("victor")
+    typed = {"role": "operator", "selector": "team=payments"}
+    text = "The account already has a grant with this scope. Revoke it first."
+    return reverse("user-grant", args=[user.pk]), typed, text, Grant.objects.all()
+
+
+def _revoke_grant(job: Job, now: datetime) -> Case:
+    user = User.objects.create_user("victor")
+    grant = Grant.objects.create(user=user, role="viewer", selector="a=b", created_at=now, created_by="olga")
+    entries = AuditEntry.objects.filter(action="user.ungrant")
+    return reverse("grant-take", args=[grant.pk]), {}, "the object that it showed was deleted", entries
+
+
+def _revoke_token(job: Job, now: datetime) -> Case:
+    token = tokens.make(User.objects.create_user("victor"), "pipeline", False, None, "victor", now).token
+    entries = AuditEntry.objects.filter(action="token.revoke")
+    return reverse("user-token-revoke", args=[token.pk]), {}, "Token pipeline was already revoked.", entries
+
+
 ONCE: tuple[Once, ...] = (
     *(_savepoint_now, _savepoint_of_several, _cancel_restart, _dispose, _acknowledge, _resolve, _reopen),
     *(_acknowledge_several, _resolve_several, _retry_message, _end_window, _end_pause, _close_breaker),
     *(_delete_rule, _delete_channel, _new_rule, _new_channel, _stop_monitoring, _resume_monitoring),
     *(_remove_cluster, _confirm_identity),
+    *(_new_user, _deactivate_user, _activate_user, _delete_user, _grant, _revoke_grant, _revoke_token),
 )
 
 
@@ -363,6 +411,53 @@ def test_second_request_changes_nothing_and_is_explained(
     assert rows.count() == 1
     assert text in answer_of(bob, address, typed)
     assert rows.count() == 1
+
+
+def test_set_a_password(ada: Client, bob: Client) -> None:
+    user = User.objects.create_user("victor")
+    page, action = (reverse(name, args=[user.pk]) for name in ("user", "user-password"))
+    hidden = shown(bob, page)
+    answer_of(ada, action, {"password": PASSWORD} | shown(ada, page))
+    text = answer_of(bob, action, {"password": "another long one"} | hidden)
+    assert "ada set another password" in text
+    assert User.objects.get(pk=user.pk).check_password(PASSWORD)
+    answer_of(bob, action, {"password": "another long one"} | shown(bob, page))
+    assert User.objects.get(pk=user.pk).check_password("another long one")
+
+
+def test_end_all_sessions(ada: Client, bob: Client, now: datetime) -> None:
+    user = User.objects.create_user("victor")
+    page, action = (reverse(name, args=[user.pk]) for name in ("user", "user-log-out"))
+    hidden = shown(bob, page)
+    answer_of(ada, action, shown(ada, page))
+    token = tokens.make(user, "pipeline", False, None, "victor", now).token
+    text = answer_of(bob, action, hidden)
+    assert "Nothing was changed. ada ended all sessions" in text
+    assert ApiToken.objects.get(pk=token.pk).revoked_at is None
+    answer_of(bob, action, shown(bob, page))
+    assert ApiToken.objects.get(pk=token.pk).revoked_at is not None
+
+
+def test_create_a_token_in_two_tabs(ada: Client) -> None:
+    user = User.objects.get()
+    user.set_password(PASSWORD)
+    user.save()
+    ada.force_login(user)
+    typed = {"name": "pipeline", "may": "read", "lasts": "30", "password": PASSWORD}
+    assert "You already have a token" not in answer_of(ada, reverse("tokens"), typed)
+    assert "You already have a token with this name." in answer_of(ada, reverse("tokens"), typed)
+    assert ApiToken.objects.count() == 1
+
+
+def test_change_the_own_password_in_two_tabs(ada: Client) -> None:
+    user = User.objects.get()
+    user.set_password("the first of them")
+    user.save()
+    ada.force_login(user)
+    typed = {"old_password": "the first of them", "new_password1": PASSWORD, "new_password2": PASSWORD}
+    assert "Password changed." in answer_of(ada, reverse("me-password"), typed)
+    assert "This is not your password." in answer_of(ada, reverse("me-password"), typed)
+    assert AuditEntry.objects.filter(action="user.password").count() == 1
 
 
 def test_notes_of_both_people_are_kept(ada: Client, bob: Client, job: Job, now: datetime) -> None:

@@ -123,7 +123,7 @@ def test_the_page_of_a_message_shows_the_summary(operator: Client, eventful: Any
     assert write_due(now) == 1
     delivery = channel.deliveries.get()
     page = operator.get(reverse("delivery", args=[delivery.pk])).content.decode()
-    assert "[summary] Last 12 h" in page
+    assert "[summary] Unresolved: " in page
     assert "flights" in page
     operator.cookies["django_language"] = "zh-hans"
     assert "【值班汇总】" in operator.get(reverse("deliveries")).content.decode()

@@ -42,8 +42,8 @@ def test_english_subjects_are_the_stored_ones(deliveries: list[Delivery], django
 def test_chinese_subjects_are_those_of_the_template(deliveries: list[Delivery], django_assert_num_queries: Any) -> None:
     with translation.override("zh-hans"), django_assert_num_queries(2):
         single, several, test = subjects(deliveries).values()
-    assert single == "【告警触发】flights：时间窗口内检查点失败过多（警告）"
-    assert several == "【告警触发】集群 waymark：共 2 个告警，首个：orders：时间窗口内检查点失败过多"
+    assert single.startswith("【警告】flights 在 15 分钟内有 4 个检查点失败（阈值 3）")
+    assert several.startswith("【严重】集群 waymark 共 2 个告警：orders 在 15 分钟内有 4 个检查点失败")
     assert test == "[test] by olga"
 
 
@@ -51,7 +51,7 @@ def test_pages_show_subjects_in_the_readers_language(viewer: Client, deliveries:
     single = deliveries[0]
     addresses = (reverse("deliveries"), reverse("delivery", args=[single.pk]))
     for address in addresses:
-        assert "[opened] 4 checkpoints of flights failed" in viewer.get(address).content.decode()
+        assert "[warning] 4 checkpoints of flights failed" in viewer.get(address).content.decode()
     viewer.cookies[settings.LANGUAGE_COOKIE_NAME] = "zh-hans"
     for address in addresses:
-        assert "【告警触发】flights：时间窗口内检查点失败过多（警告）" in viewer.get(address).content.decode()
+        assert "【警告】flights 在 15 分钟内有 4 个检查点失败" in viewer.get(address).content.decode()

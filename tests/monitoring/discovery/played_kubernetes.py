@@ -10,15 +10,14 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import threading
 import time
 import urllib.parse
 import uuid
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.monitoring.discovery.played_server import PlayedHandler, PlayedServer
 
 Json = dict[str, Any]
 TOKEN = "the-token-of-the-account"
@@ -42,7 +41,7 @@ class Event:
 
 
 @dataclass
-class PlayedKubernetes:
+class PlayedKubernetes(PlayedServer):
     """The server. `objects` is by kind, namespace and name. `requests` counts them by verb and kind."""
 
     objects: dict[tuple[str, str, str], Json] = field(default_factory=dict)
@@ -55,37 +54,16 @@ class PlayedKubernetes:
     status_410: bool = False
     requests: Counter[tuple[str, str]] = field(default_factory=Counter)
     pages: dict[str, tuple[int, list[Json]]] = field(default_factory=dict)
-    over: bool = False
     generation: int = 0
     # A verb with "request": requests that never arrive; with "answer": requests that are carried out unanswered.
     lost: set[tuple[str, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.changed = threading.Condition()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Of", (Handler,), {"api": self}))
-        self._server.daemon_threads = True
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        self.listen(Handler)
 
     @property
     def kubeconfig(self) -> str:
         return kubeconfig(self.url)
-
-    @contextlib.contextmanager
-    def serving(self) -> Iterator[PlayedKubernetes]:
-        thread = threading.Thread(target=lambda: self._server.serve_forever(0.05))
-        thread.start()
-        try:
-            yield self
-        finally:
-            with self.changed:
-                self.over = True
-                self.changed.notify_all()
-            self._server.shutdown()
-            thread.join()
-            self._server.server_close()
 
     def put(self, name: str, kind: str = FLINK, namespace: str = "prod", **parts: Any) -> Json:
         """Create or change an object. `parts`: labels, spec, status, and uid for another object."""
@@ -175,9 +153,8 @@ def _matches(thing: Json, selector: str) -> bool:
     return all(thing["metadata"]["labels"].get(key) == value for key, value in pairs)
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    api: PlayedKubernetes
+class Handler(PlayedHandler):
+    played: PlayedKubernetes
 
     def do_GET(self) -> None:
         self._serve({})
@@ -204,7 +181,7 @@ class Handler(BaseHTTPRequestHandler):
         kind = plural if parts[0] == "api" else f"{plural}.{parts[1]}"
         watches = asked.get("watch") == "true"
         verb = verbs.get(self.command) or ("get" if name else "watch" if watches else "list")
-        api = self.api
+        api = self.played
         api.requests[verb, kind] += 1
         if api.silent or (verb, "request") in api.lost:
             with api.changed:
@@ -230,7 +207,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _act(self, verb: str, key: tuple[str, str, str], sent: Json) -> tuple[int, Json]:
         """Carry out a request for one object. Return the status and the answer."""
-        api = self.api
+        api = self.played
         with api.changed:
             if key[0].startswith("selfsubjectaccessreviews."):
                 wanted = sent["spec"]["resourceAttributes"]
@@ -259,11 +236,8 @@ class Handler(BaseHTTPRequestHandler):
             parts = {part: after[part] for part in ("spec", "status") if part in after}
             return 200, api.put(key[2], key[0], key[1], annotations=annotations, **parts)
 
-    def log_message(self, *arguments: Any) -> None:
-        pass
-
     def _list(self, kind: str, namespace: str, asked: dict[str, str]) -> None:
-        with self.api.changed:
+        with self.played.changed:
             page = self._page(kind, namespace, asked)
         if page is None:
             self._fail(410, "The provided continue parameter is too old.")
@@ -271,7 +245,7 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(200, page)
 
     def _page(self, kind: str, namespace: str, asked: dict[str, str]) -> Json | None:
-        api, selector, limit = self.api, asked.get("labelSelector", ""), int(asked["limit"])
+        api, selector, limit = self.played, asked.get("labelSelector", ""), int(asked["limit"])
         if token := asked.get("continue"):
             if token not in api.pages:
                 return None
@@ -287,8 +261,8 @@ class Handler(BaseHTTPRequestHandler):
         return {"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items[:limit]}
 
     def _watch(self, kind: str, namespace: str, asked: dict[str, str]) -> None:
-        since, generation = int(asked["resourceVersion"]), self.api.generation
-        if since < self.api.compacted and self.api.status_410:
+        since, generation = int(asked["resourceVersion"]), self.played.generation
+        if since < self.played.compacted and self.played.status_410:
             self._fail(410, "too old resource version")
             return
         self.send_response(200)
@@ -296,7 +270,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         until = time.monotonic() + float(asked["timeoutSeconds"])
-        while not self.api.over and time.monotonic() < until:
+        while not self.played.over and time.monotonic() < until:
             is_gone, news, version = self._await_news(since, generation, until)
             if is_gone:
                 self._line({"type": "ERROR", "object": _status(410, "too old resource version")})
@@ -305,7 +279,7 @@ class Handler(BaseHTTPRequestHandler):
                 if _has_fields(event.now, asked.get("fieldSelector", "")):
                     self._send(event, kind, namespace, asked.get("labelSelector", ""))
             since = version
-            if self.api.generation != generation:
+            if self.played.generation != generation:
                 self._chunk(b'{"type": "MODIFIED", "obj')
                 self.close_connection = True
                 return
@@ -315,7 +289,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _await_news(self, since: int, generation: int, until: float) -> tuple[bool, list[Event], int]:
         """Return whether the version is compacted, the events after it, and the newest version."""
-        api = self.api
+        api = self.played
         with api.changed:
             left_s = min(_TICK_S, max(0.0, until - time.monotonic()))
             api.changed.wait_for(lambda: api.over or api.generation != generation or api.version > since, left_s)

@@ -1,9 +1,9 @@
 """A simulated Flink Kubernetes operator, written from the documentation of its custom resources.
 
 It reconciles the resources of a simulated Kubernetes API step by step, and runs their jobs in a simulated job manager.
-A changed savepointRedeployNonce replaces the job from initialSavepointPath, whatever its state. A changed restartNonce
-restarts it as upgradeMode says. A FlinkStateSnapshot takes a savepoint. A nonce counts only if it differs from that of
-the last specification that was deployed, and is not null.
+A changed savepointRedeployNonce replaces the job from initialSavepointPath in every state of the job. A changed
+restartNonce restarts it as upgradeMode says. A FlinkStateSnapshot takes a savepoint. A nonce counts only if it differs
+from that of the last specification that was deployed, and is not null.
 """
 
 from __future__ import annotations

@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import threading
 import time
 import urllib.parse
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.monitoring.discovery.played_server import PlayedHandler, PlayedServer
 
 Json = dict[str, Any]
 STARTED = 1_700_000_000_000
@@ -24,7 +24,7 @@ _SELECTABLE = {"resourceRequests", "timeouts", "appNodeLabelExpression", "amNode
 
 
 @dataclass
-class PlayedYarn:
+class PlayedYarn(PlayedServer):
     """The server. `apps` is by id. `standby`: the URL of the active one, "none" if no one is, "" if it is active."""
 
     apps: dict[str, Json] = field(default_factory=dict)
@@ -35,31 +35,10 @@ class PlayedYarn:
     silent: bool = False
     answer: tuple[int, bytes] | None = None
     queries: list[dict[str, str]] = field(default_factory=list)
-    over: bool = False
 
     def __post_init__(self) -> None:
-        self.changed = threading.Condition()
         self._numbers = itertools.count(1)
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Of", (Handler,), {"yarn": self}))
-        self._server.daemon_threads = True
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    @contextlib.contextmanager
-    def serving(self) -> Iterator[PlayedYarn]:
-        thread = threading.Thread(target=lambda: self._server.serve_forever(0.05))
-        thread.start()
-        try:
-            yield self
-        finally:
-            with self.changed:
-                self.over = True
-                self.changed.notify_all()
-            self._server.shutdown()
-            thread.join()
-            self._server.server_close()
+        self.listen(Handler)
 
     def start(self, name: str = "orders", state: str = "RUNNING", **values: Any) -> str:
         """Submit an application, and return its id."""
@@ -111,14 +90,13 @@ class PlayedYarn:
         return {id_: app for id_, app in self.apps.items() if app["state"] not in ENDED}
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    yarn: PlayedYarn
+class Handler(PlayedHandler):
+    played: PlayedYarn
 
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
         asked = dict(urllib.parse.parse_qsl(query))
-        yarn = self.yarn
+        yarn = self.played
         yarn.queries.append(asked)
         if yarn.silent:
             with yarn.changed:
@@ -144,23 +122,20 @@ class Handler(BaseHTTPRequestHandler):
             chosen = list(itertools.islice(self._chosen(asked), int(asked.get("limit", 10**9))))
             self._json(200, {"apps": {"app": chosen} if chosen else None})
 
-    def log_message(self, *arguments: Any) -> None:
-        pass
-
     def _chosen(self, asked: dict[str, str]) -> Iterator[Json]:
         states, types = asked["states"].split(","), asked["applicationTypes"].lower().split(",")
         tags = set(filter(None, asked.get("applicationTags", "").split(",")))
-        for app in list(self.yarn.apps.values()):
+        for app in list(self.played.apps.values()):
             matches = app["state"] in states and app["applicationType"].lower() in types
             since = int(asked.get("finishedTimeBegin", 0))
             if matches and app["finishedTime"] >= since and (not tags or tags & set(app["applicationTags"].split(","))):
                 yield self._shown(app, asked)
 
     def _shown(self, app: Json, asked: dict[str, str]) -> Json:
-        secret = ("amRPCAddress", "amHostHttpAddress", "amContainerLogs") if self.yarn.hidden else ()
+        secret = ("amRPCAddress", "amHostHttpAddress", "amContainerLogs") if self.played.hidden else ()
         dropped = {*secret, *asked.get("deSelects", "").split(",")}
         shown = {name: value for name, value in app.items() if name not in dropped}
-        return shown | ({"startedTime": 0, "finishedTime": 0, "elapsedTime": 0} if self.yarn.hidden else {})
+        return shown | ({"startedTime": 0, "finishedTime": 0, "elapsedTime": 0} if self.played.hidden else {})
 
     def _fail(self, status: int, exception: str, message: str) -> None:
         self._json(status, {"RemoteException": {"exception": exception, "message": message, "javaClassName": "x"}})

@@ -1,4 +1,4 @@
-"""A job that the Flink operator runs is restarted, upgraded and saved through its resource, in spite of kills: once."""
+"""A job of the Flink operator is restarted, upgraded and saved through its resource: once, despite kills."""
 
 from __future__ import annotations
 
@@ -364,7 +364,7 @@ def turn(operator: PlayedOperator, seconds: float) -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("part", ["request", "answer"])
-def test_a_savepoint_is_one_resource_whatever_is_lost(transactional_db, job, operator, look, part):
+def test_a_savepoint_is_one_resource_although_a_message_is_lost(transactional_db, job, operator, look, part):
     saved = save(job)
     operator.kubernetes.lost = {("create", part)}
     turn(operator, 1)

@@ -1,4 +1,4 @@
-"""A real Flink in application mode: each start is a cluster of its own, with one job, at the same REST address.
+"""A real Flink in application mode: each start is a new cluster with one job, at the same REST address.
 
 `python -m tests.monitoring.flink.application DIRECTORY SAVEPOINT [JOB_ID]` is the launch command. It starts a job
 manager and a task manager, which outlive it.

@@ -262,7 +262,7 @@ def test_a_savepoint_while_another_stops_the_job(flink: FlinkCluster, jobs: Coun
     else:
         assert isinstance(stopped, Failed)
         before = flink.completed(job_id)
-        eventually("the job goes on", lambda: flink.completed(job_id) > before)
+        eventually("the job continues", lambda: flink.completed(job_id) > before)
 
 
 def test_programs_that_cannot_run_report_the_cause(jobs: CountJobs, tmp_path: Path) -> None:

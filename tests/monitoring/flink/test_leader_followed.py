@@ -86,7 +86,7 @@ def test_after_the_leader_is_killed_only_abandoned_jobs_are_lost(
 
         waymark.until("the other leader is polled", followed, 120)
         completed = job.runs.get().checkpoints.filter(status="COMPLETED", triggered_at__gt=killed)
-        waymark.until("it goes on", completed.exists, 120)
+        waymark.until("it continues", completed.exists, 120)
         assert stored_job_reason(quorum, job_id) == EngineReason.JOB_STORED(job_id=job_id)
         assert not RestartAttempt.objects.exists()
         assert not RestartDecision.objects.filter(verdict=Verdict.RESTART).exists()

@@ -38,7 +38,7 @@ def test_json_gets_title_body_and_the_key(httpserver, send):
     assert send() == Sent("200 OK: taken")
     ((request, _),) = httpserver.log
     text = json.loads(request.data)
-    assert text["title"] == "[opened] 3 checkpoints of flights failed."
+    assert text["title"] == "[critical] 3 checkpoints of flights failed"
     assert MESSAGE.lead.incident_url in text["message"]
     assert request.headers["Idempotency-Key"] == MESSAGE.key
     assert request.headers["Host"] == f"{httpserver.host}:{httpserver.port}"
@@ -48,7 +48,7 @@ def test_xml_gets_it_too_in_the_channels_language(httpserver, send):
     httpserver.expect_request("/hook", method="POST").respond_with_data("ok")
     assert isinstance(send("xml", language="zh-hans"), Sent)
     ((request, _),) = httpserver.log
-    assert "【告警触发】flights：时间窗口内检查点失败过多" in request.data.decode()
+    assert "【严重】3 checkpoints of flights failed" in request.data.decode()
 
 
 def test_a_redirect_is_not_followed(httpserver, send):

@@ -174,7 +174,7 @@ def test_a_dead_cluster_with_ten_thousand_jobs_is_one_incident_to_people_and_one
     for seconds in (10, 20, 60, 600):
         deliver_due(now + timedelta(seconds=seconds))
 
-    assert [mail["Subject"] for mail in mail_sink.mails] == ["[opened] production is silent."]
+    assert [mail["Subject"] for mail in mail_sink.mails] == ["[critical] production is silent"]
     assert Notification.objects.filter(state="held").count() == parent.inhibited.count() == 10_000
 
     with transaction.atomic():

@@ -132,12 +132,12 @@ def message(rows, channel):
 
 def test_the_mail_is_in_the_language_and_the_time_zone_of_the_channel(channel, message):
     english = text_of(channel, message)
-    assert english.subject.startswith("[summary] Last 12 h: incidents opened: 0")
+    assert english.subject == "[summary] Unresolved: 0, opened: 0, failed restarts: 0, last 12 h"
     assert "The 12 hours until 2026-11-21 08:00 CST" in english.body
     assert "- flights Incidents: none: 1" in english.body
     channel.language = "zh-hans"
     chinese = text_of(channel, message)
-    assert chinese.subject.startswith("【值班汇总】最近 12 小时")
+    assert chinese.subject == "【值班汇总】未恢复：0，触发：0，重启失败：0，最近 12 小时"
     assert "检查点失败最多的作业" in chinese.body
     assert 'lang="zh-hans"' in chinese.html
     for text in (english, chinese):

@@ -14,7 +14,7 @@ from monitoring.alerts.kinds.base import checkpoints
 from monitoring.alerts.kinds.counting import FailedInWindowReason
 from monitoring.diagnosis.signs.exceptions import ExceptionReason
 from monitoring.models import Channel, IncidentKind, NotificationReason
-from monitoring.notify.message import Item, Message
+from monitoring.notify.message import Item, Message, sample_message
 from monitoring.notify.wording.sandbox import LONGEST, BadTemplate, compile_template
 from monitoring.notify.wording.texts import text_of
 from monitoring.notify.wording.words import event_label, kind_label
@@ -43,14 +43,14 @@ def text(message=ONE, **channel):
 
 def test_one_incident_in_english():
     output = text()
-    assert output.subject == "[opened] flights failed: the disk is full."
+    assert output.subject == "[critical] flights failed: the disk is full"
     for part in (ITEM.sentence, "Job:      flights on cluster production", "critical", ITEM.incident_url, ITEM.job_url):
         assert part in output.body
 
 
 def test_one_incident_in_chinese():
     output = text(language="zh-hans")
-    assert output.subject == "【告警触发】flights：作业失败（严重）"
+    assert output.subject == "【严重】flights failed: the disk is full"
     for part in (ITEM.sentence, "作业：flights", "集群：production", ITEM.incident_url):
         assert part in output.body
     assert 'lang="zh-hans"' in output.html
@@ -100,10 +100,10 @@ def test_a_reason_is_rendered_in_the_language_of_the_channel():
 @pytest.mark.parametrize(
     ("message", "language", "subject", "rest"),
     [
-        (MANY, "en", "[opened] 40 incidents on cluster production: flights failed", "… and 38 more"),
-        (MANY, "zh-hans", "【告警触发】集群 production：共 40 个告警，首个：flights：作业失败", "另有 38 个"),
-        (DIGEST, "en", "[digest] 40 notifications, beginning with: flights failed", "… and 38 more"),
-        (DIGEST, "zh-hans", "【告警汇总】共 40 条通知，首条：flights：作业失败", "另有 38 个"),
+        (MANY, "en", "[critical] 40 incidents on cluster production: flights failed", "… and 38 more"),
+        (MANY, "zh-hans", "【严重】集群 production 共 40 个告警：flights failed", "另有 38 个"),
+        (DIGEST, "en", "[digest] 40 notifications, first: flights failed", "… and 38 more"),
+        (DIGEST, "zh-hans", "【告警汇总】共 40 条通知，首条：flights failed", "另有 38 个"),
     ],
 )
 def test_many_incidents(message, language, subject, rest):
@@ -119,6 +119,46 @@ def test_plain_text_is_not_escaped_and_html_is():
     assert "<b>&" in output.body
     assert "<b>&" not in output.html
     assert "&lt;b&gt;&amp;" in output.html
+
+
+@pytest.mark.parametrize(
+    ("event", "english", "chinese"),
+    [
+        ("opened", "[critical] ", "【严重】"),
+        ("resolved", "[resolved] ", "【告警恢复】"),
+        ("repeat", "[critical, still open] ", "【严重，仍未恢复】"),
+        ("escalation", "[critical, escalated] ", "【严重，告警升级】"),
+        ("woken", "[critical, snooze over] ", "【严重，静默结束】"),
+    ],
+)
+def test_a_subject_begins_with_the_severity_or_the_end_in_both_languages(event, english, chinese):
+    found = FailedInWindowReason.BELOW(checkpoints=checkpoints(4), subject="flights", window=900, threshold=3)
+    message = Message("k", (replace(ITEM, event=event, sentence=found),))
+    assert text(message).subject.startswith(f"{english}4 checkpoints of flights failed within ")
+    assert text(message, language="zh-hans").subject == f"{chinese}flights 在 15 分钟内有 4 个检查点失败（阈值 3）"
+
+
+@pytest.mark.parametrize("language", ["en", "zh-hans"])
+def test_a_subject_says_once_that_the_incident_or_its_snooze_is_over(language):
+    found = FailedInWindowReason.BELOW(checkpoints=checkpoints(4), subject="flights", window=900, threshold=3)
+    alone = text(Message("k", (replace(ITEM, event="resolved", sentence=found),)), language=language).subject
+    for over in (AlertReason.RESOLVED(lasted=75, why=found), AlertReason.RESOLVED_BY(lasted=75, by="ada", why=found)):
+        ended = Message("k", (replace(ITEM, event="resolved", sentence=over),))
+        assert text(ended, language=language).subject == alone
+    woken = Message("k", (replace(ITEM, event="woken", sentence=AlertReason.WOKEN(finding=found)),))
+    same = Message("k", (replace(ITEM, event="woken", sentence=found),))
+    assert text(woken, language=language).subject == text(same, language=language).subject
+
+
+def test_a_subject_fits_a_list_of_mails_with_the_name_of_the_job():
+    output = text(Message("k", (replace(ITEM, sentence="x" * 100),)))
+    assert output.subject == f"[critical] flights: {'x' * 49}…"
+    assert len(output.subject) == 70
+
+
+def test_the_subject_of_a_test_names_the_channel():
+    message = sample_message("k", Channel(name="on-call"), ITEM.at)
+    assert text(message).subject == "[test] This is a test of the channel on-call: nothing happened"
 
 
 def test_a_subject_is_one_line():

@@ -1,4 +1,4 @@
-"""Savepoints of watched queries: Waymark copies their locations, whatever happens to the workers and the storage."""
+"""Savepoints of watched queries: Waymark copies their locations despite failures of the workers and the storage."""
 
 from __future__ import annotations
 

@@ -59,10 +59,10 @@ def pipe(tmp_path, settings) -> Iterator[Path]:
     metadata.unlink()
     os.mkfifo(metadata)
     yield state
-    eventually("who hangs there is let go", lambda: let_go(state), 60)
+    eventually("no read hangs", lambda: release(state), 60)
 
 
-def let_go(state: Path) -> bool:
+def release(state: Path) -> bool:
     """Release the readers of the pipe, which may open it again. Return whether no read hangs."""
     with contextlib.suppress(OSError):
         os.close(os.open(state / "_metadata", os.O_WRONLY | os.O_NONBLOCK))
@@ -93,7 +93,7 @@ def test_a_hanging_file_is_skipped_and_released_later(pipe):
     assert stored.checkpoints_in(directory, TimeLimit(NEVER_S)) == [9]
     silent(lambda: stored.size_of(str(pipe), TimeLimit(SOON_S)))
     assert STORAGE_THREADS.hanging(f" {pipe.parents[1]}") == 1
-    eventually("it comes back", lambda: let_go(pipe), 60)
+    eventually("it comes back", lambda: release(pipe), 60)
 
 
 def test_a_root_that_hangs_hides_no_other(root, tmp_path, settings):

@@ -64,7 +64,7 @@ class FoundResourceOut(ModelSchema):
         )
 
 
-class FindingOut(Schema):
+class DiscoveryFindingOut(Schema):
     kind: str
     namespace: str = Field(description="Empty: all.")
     count: int
@@ -78,7 +78,7 @@ class DiscoveryExaminedOut(Schema):
     answers: bool
     sentence: str = Field("", description="Why the source cannot be used.")
     sentence_value: ReasonJson = None
-    found: list[FindingOut] = []
+    found: list[DiscoveryFindingOut] = []
     remarks: list[str] = Field([], description="Warnings, such as a token that is sent without TLS.")
     remarks_value: list[ReasonJson] = []
 

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('monitoring', '0018_restart_through_operator'),
+        ('monitoring', '0019_accepted_cancellations'),
     ]
 
     operations = [

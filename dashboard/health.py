@@ -112,8 +112,9 @@ class JobFacts:
     @property
     def _interval_ms(self) -> float | None:
         reported = self.run.checkpoint_config.get("interval") if self.run else None
-        is_number = isinstance(reported, int | float) and not isinstance(reported, bool)
-        return float(reported) if is_number else None
+        if not isinstance(reported, int | float) or isinstance(reported, bool):
+            return None
+        return float(reported)
 
     @property
     def seen_at(self) -> datetime | None:

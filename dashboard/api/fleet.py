@@ -81,7 +81,8 @@ def jobs(request: HttpRequest, params: Query[JobsParams]) -> dict[str, Any]:
     now = timezone.now()
     found = read_fleet(chosen, now, reach_at(request))
     page = page_of_list(found.matching, params, lambda row: str(row.signs.pk))
-    return page | {"items": [job_out(row) for row in with_budgets(read_in_full(page["items"], now))]}
+    rows = with_budgets(read_in_full(page["items"], now, with_failures=True))
+    return page | {"items": [job_out(row) for row in rows]}
 
 
 @routes.post(

@@ -18,6 +18,12 @@ M = TypeVar("M", bound=Model)
 MANY = 100
 OPEN_ATTEMPT_STATES = [state.value for state in AttemptState if state.open]
 
+_LISTED = (
+    *("name", "labels", "cluster", "current_run", "auto_restart", "automation_paused", "savepoint_interval_s"),
+    *("savepoint_cron", "managed_elsewhere", "created_at"),
+    *(f"current_run__{name}" for name in ("engine_job_id", "state", "exception", "checkpoint_config")),
+    *(f"current_run__{name}" for name in ("observed_at", "started_at", "missing_since")),
+)
 # The newest completed checkpoint of the current run, or else of the newest run that has one.
 _COMPLETED = """
 SELECT j.id AS job_id, coalesce(own.latest_ack_at, earlier.latest_ack_at) AS latest_ack_at,
@@ -59,13 +65,21 @@ def jobs_with_runs() -> QuerySet[Job]:
     )
 
 
-def gather_facts(jobs: Iterable[Job], now: datetime) -> list[JobFacts]:
-    """Return the facts of jobs that were read by `jobs_with_runs`, in the same order."""
+def jobs_of_lists() -> QuerySet[Job]:
+    """Return the jobs with only the columns that lists show. Jobs of one cluster share its instance."""
+    return Job.objects.select_related("current_run").prefetch_related("cluster").only(*_LISTED)
+
+
+def gather_facts(jobs: Iterable[Job], now: datetime, *, with_failures: bool = True) -> list[JobFacts]:
+    """Return the facts of jobs that were read by `jobs_with_runs` or `jobs_of_lists`, in the same order.
+
+    `with_failures`: read the newest failure of each job.
+    """
     listed = list(jobs)
     ids = [job.pk for job in listed]
     completed = newest_completed(ids)
     day = now - timedelta(days=1)
-    failed = {row["job_id"]: row for row in select(_FAILED, [day, ids, day])}
+    failed = {row["job_id"]: row for row in select(_FAILED, [day, ids, day])} if with_failures else {}
     incidents, attempts = unresolved_incidents(ids), open_attempts(ids)
     return [
         _facts(job, completed.get(job.pk), failed.get(job.pk), incidents.get(job.pk, []), attempts.get(job.pk))

@@ -14,7 +14,7 @@ from django.core.paginator import Paginator
 
 from dashboard.access.reach import FULL_REACH, Reach
 from dashboard.health import Health, JobFacts, Level, judge_with_cluster, why_unknown
-from dashboard.queries.facts import gather_facts, jobs_with_runs, select
+from dashboard.queries.facts import gather_facts, jobs_of_lists, select
 from dashboard.queries.ranking import RankedJob, rank_jobs
 from dashboard.sorting import Sort
 from monitoring.alerts.scope import labels_of
@@ -254,12 +254,13 @@ def read_matching_rows(chosen: Selection, now: datetime, reach: Reach) -> list[J
     return with_figures(read_in_full(_sorted(matching, chosen.sorting, now), now), now)
 
 
-def read_in_full(rows: Iterable[RankedJob], now: datetime) -> list[JobRow]:
+def read_in_full(rows: Iterable[RankedJob], now: datetime, *, with_failures: bool = False) -> list[JobRow]:
     """Return the rows with the facts of their jobs, but without figures, in the same order."""
-    ids = _ids(rows)
-    jobs = jobs_with_runs().in_bulk(ids)
-    unknown_reasons = {job.cluster_id: why_unknown(job.cluster, now) for job in jobs.values()}
-    found = gather_facts((jobs[pk] for pk in ids if pk in jobs), now)
+    ids = [row.signs.pk for row in rows]
+    jobs = jobs_of_lists().in_bulk(ids)
+    clusters = {job.cluster_id: job.cluster for job in jobs.values()}
+    unknown_reasons = {pk: why_unknown(cluster, now) for pk, cluster in clusters.items()}
+    found = gather_facts((jobs[pk] for pk in ids if pk in jobs), now, with_failures=with_failures)
     return [JobRow(facts, judge_with_cluster(facts, unknown_reasons[facts.cluster.pk], now)) for facts in found]
 
 

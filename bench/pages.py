@@ -3,7 +3,7 @@
 A logged-in client requests the pages one after another through Django's middleware in this process, with a real
 PostgreSQL server. The jobs are chosen evenly, and all code is loaded before. Each page has its elapsed time and the CPU
 time of this process, which depends less on other work on the machine. One job has a history of 1,000 pages. The
-pipeline creates all roll-ups before the measurement.
+pipeline creates all roll-ups before the measurement. At last, more jobs are added, and the fleet is measured again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bench.figures import BenchmarkFailed, Figure
 from bench.history import database
 from bench.history_pipeline import pipeline
 
-JOBS = 1_000
+JOBS, MANY = 1_000, 10_000
 SMALL, FULL = 500_000, 10_000_000
 DEEP = 26_000  # checkpoints of one job
 TRIES = 60
@@ -46,11 +46,16 @@ def measure(*, full: bool = False) -> list[Figure]:
             connection.execute("VACUUM ANALYZE")
         _watched(now)
         client = _client()
-        return [
+        figures = [
             *_times(client, rows),
             Figure(f"metrics of {JOBS:,} jobs, processor time (median of {SCRAPES})", _metrics_ms(now), "ms", 200),
             Figure("the first view, without the chart library", _first_view_kb(client), "KB", 300),
         ]
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            rows += fill(connection, Size(MANY - JOBS - 1, 100 * MANY, end=now), seed=9)
+            connection.execute("VACUUM ANALYZE")
+        _watched(datetime.now(UTC))
+        return [*figures, *_figures(f"fleet of {MANY:,} jobs", ["/"] * (TRIES // 2), 150, client.get, rows)]
 
 
 def _roll_up_apart(dsn: str) -> None:

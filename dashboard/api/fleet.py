@@ -23,7 +23,7 @@ from dashboard.api.typed import Body, checked, filled
 from dashboard.forms.bulk import MOST, BulkForm
 from dashboard.forms.view import ViewForm
 from dashboard.queries.facts import jobs_with_runs
-from dashboard.queries.fleet import Selection, read_fleet, with_budgets, with_full_facts
+from dashboard.queries.fleet import Selection, read_fleet, read_in_full, with_budgets
 from monitoring.models import SavedView
 
 routes = router("Fleet")
@@ -80,8 +80,9 @@ def jobs(request: HttpRequest, params: Query[JobsParams]) -> dict[str, Any]:
         raise invalid("labels", params.labels, chosen.problem)
     now = timezone.now()
     found = read_fleet(chosen, now, reach_at(request))
-    page = page_of_list(found.matching, params, lambda row: str(row.facts.job.pk))
-    return page | {"items": [job_out(row) for row in with_budgets(with_full_facts(page["items"], now))]}
+    page = page_of_list(found.matching, params, lambda row: str(row.signs.pk))
+    rows = with_budgets(read_in_full(page["items"], now, with_failures=True))
+    return page | {"items": [job_out(row) for row in rows]}
 
 
 @routes.post(

@@ -18,20 +18,25 @@ M = TypeVar("M", bound=Model)
 MANY = 100
 OPEN_ATTEMPT_STATES = [state.value for state in AttemptState if state.open]
 
-# Read the runs of each job from the newest on until one has a completed checkpoint. Usually the first run has one.
-_LATEST = """
-SELECT asked.job_id, newest.* FROM unnest(%s::bigint[]) AS asked (job_id)
-CROSS JOIN LATERAL (
-    SELECT c.* FROM (
-        SELECT id FROM monitoring_run WHERE job_id = asked.job_id ORDER BY number DESC OFFSET 0
-    ) r
-    CROSS JOIN LATERAL (
-        SELECT latest_ack_at, checkpoint_id, end_to_end_duration, state_size FROM monitoring_checkpoint
-        WHERE run_id = r.id AND status = 'COMPLETED' AND NOT is_savepoint
-        ORDER BY triggered_at DESC LIMIT 1
-    ) c
-    LIMIT 1
-) newest
+_LISTED = (
+    *("name", "labels", "cluster", "current_run", "auto_restart", "automation_paused", "savepoint_interval_s"),
+    *("savepoint_cron", "managed_elsewhere", "created_at"),
+    *(f"current_run__{name}" for name in ("engine_job_id", "state", "exception", "checkpoint_config")),
+    *(f"current_run__{name}" for name in ("observed_at", "started_at", "missing_since")),
+)
+# The newest completed checkpoint of the current run, or else of the newest run that has one.
+_COMPLETED = """
+SELECT j.id AS job_id, coalesce(own.latest_ack_at, earlier.latest_ack_at) AS latest_ack_at,
+       coalesce(own.checkpoint_id, earlier.checkpoint_id) AS checkpoint_id,
+       coalesce(own.end_to_end_duration, earlier.end_to_end_duration) AS end_to_end_duration,
+       coalesce(own.state_size, earlier.state_size) AS state_size
+FROM monitoring_job j
+LEFT JOIN monitoring_newestcompleted own ON own.run_id = j.current_run_id
+LEFT JOIN LATERAL (
+    SELECT n.* FROM monitoring_run r JOIN monitoring_newestcompleted n ON n.run_id = r.id
+    WHERE r.job_id = j.id AND own.run_id IS NULL ORDER BY r.number DESC LIMIT 1
+) earlier ON TRUE
+WHERE j.id = ANY(%s)
 """
 
 _FAILED = """
@@ -60,18 +65,31 @@ def jobs_with_runs() -> QuerySet[Job]:
     )
 
 
-def gather_facts(jobs: Iterable[Job], now: datetime) -> list[JobFacts]:
-    """Return the facts of jobs that were read by `jobs_with_runs`, in the same order."""
+def jobs_of_lists() -> QuerySet[Job]:
+    """Return the jobs with only the columns that lists show. Jobs of one cluster share its instance."""
+    return Job.objects.select_related("current_run").prefetch_related("cluster").only(*_LISTED)
+
+
+def gather_facts(jobs: Iterable[Job], now: datetime, *, with_failures: bool = True) -> list[JobFacts]:
+    """Return the facts of jobs that were read by `jobs_with_runs` or `jobs_of_lists`, in the same order.
+
+    `with_failures`: read the newest failure of each job.
+    """
     listed = list(jobs)
     ids = [job.pk for job in listed]
-    completed = {row["job_id"]: row for row in select(_LATEST, [ids])}
+    completed = newest_completed(ids)
     day = now - timedelta(days=1)
-    failed = {row["job_id"]: row for row in select(_FAILED, [day, ids, day])}
+    failed = {row["job_id"]: row for row in select(_FAILED, [day, ids, day])} if with_failures else {}
     incidents, attempts = unresolved_incidents(ids), open_attempts(ids)
     return [
         _facts(job, completed.get(job.pk), failed.get(job.pk), incidents.get(job.pk, []), attempts.get(job.pk))
         for job in listed
     ]
+
+
+def newest_completed(ids: list[int]) -> dict[int, dict[str, Any]]:
+    """Return the newest completed checkpoint by job. The values are None for a job without one."""
+    return {row["job_id"]: row for row in select(_COMPLETED, [ids])} if ids else {}
 
 
 def unresolved_incidents(ids: list[int]) -> dict[int, list[Incident]]:

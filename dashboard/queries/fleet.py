@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -12,16 +13,17 @@ from typing import Any, NamedTuple
 from django.core.paginator import Paginator
 
 from dashboard.access.reach import FULL_REACH, Reach
-from dashboard.health import Health, JobFacts, Level, judge_with_cluster, urgency, why_unknown
-from dashboard.queries.facts import gather_facts, jobs_with_runs, select
-from dashboard.queries.fleet_facts import label_keys, read_fleet_facts
+from dashboard.health import Health, JobFacts, Level, judge_with_cluster, why_unknown
+from dashboard.queries.facts import gather_facts, jobs_of_lists, select
+from dashboard.queries.ranking import RankedJob, rank_jobs
 from dashboard.sorting import Sort
 from monitoring.alerts.scope import labels_of
 from monitoring.alerts.selector import BadSelector, Selector, parse
-from monitoring.models import Cluster, Job, ObjectiveBudget, SavepointState
+from monitoring.models import Cluster, ObjectiveBudget, SavepointState
 
 SORTABLE = ("name", "state", "completed", "duration", "size", "savepoint", "failures", "objective")
 PAGE_SIZE = 50
+NAMED = 8  # up to this number of jobs, the strip shows the jobs' names and intervals
 PAGES_AT_ONCE = 6  # the most pages in one list: each refresh renders the whole list, so more would be slow
 SPARK_POINTS = 40
 DAYS = 7
@@ -55,6 +57,9 @@ SELECT DISTINCT ON (job_id) job_id, completed_at FROM monitoring_savepoint
 WHERE job_id = ANY(%s) AND state = %s AND gone_at IS NULL AND completed_at IS NOT NULL
 ORDER BY job_id, completed_at DESC
 """
+
+
+Clusters = Mapping[int, Cluster]
 
 
 @dataclass(frozen=True)
@@ -123,7 +128,8 @@ class FleetPage:
 @dataclass(frozen=True)
 class Fleet:
     shown: FleetPage
-    strip: list[JobRow]  # the matching jobs that have not ended, or all if each of them has ended
+    strip: list[RankedJob]  # the matching jobs that have not ended, or all if each of them has ended
+    named: list[JobRow]  # the jobs of `strip`, if there are few
     counts: dict[Level, int]
     levels: dict[Level, int]  # the number of jobs in `strip` by level
     clusters: list[Cluster]
@@ -131,7 +137,7 @@ class Fleet:
     label_keys: list[str] = field(default_factory=list)  # the labels by which the list can be grouped
     groups: dict[str, Counter[Level]] = field(default_factory=dict)  # listed jobs by label value and level
     ended: int = 0  # the number of matching jobs that have ended
-    matching: list[JobRow] = field(default_factory=list)  # jobs of all pages, without figures, in the order of the list
+    matching: list[RankedJob] = field(default_factory=list)  # jobs of all pages, in the order of the list
     has_objectives: bool = False  # whether a listed job has an objective
 
     @property
@@ -197,34 +203,40 @@ class Selection:
 
 def read_fleet(chosen: Selection, now: datetime, reach: Reach = FULL_REACH) -> Fleet:
     """Return the fleet within `reach`."""
-    clusters = list(reach.narrow_clusters(Cluster.objects.filter(archived_at=None)))
-    all_rows = _read_all_rows(now, reach)
-    matching = _matching(all_rows, chosen)
+    clusters = _clusters()
+    ranked = rank_jobs(clusters, now, reach)
+    matching = _matching(ranked, chosen, clusters)
+    counts = _by_level(ranked)
+    levels = counts if matching is ranked else _by_level(matching)
     active = _without_ended(matching)
-    groups = _grouped(_sorted(_listed(matching, chosen), chosen.sorting, now), chosen.group)
+    strip = sorted(active, key=lambda row: (clusters[row.signs.cluster_id].name, row.signs.name))
+    groups = _grouped(_sorted(_listed(matching, chosen), chosen.sorting, now), chosen.group, clusters)
     listed = [row for rows in groups.values() for row in rows]
-    has_objectives = not _with_objective().isdisjoint(_ids(listed))
+    with_objective = _with_objective()
+    has_objectives = any(row.signs.pk in with_objective for row in listed) if with_objective else False
+    shown = _build_page(listed, chosen, now, has_objectives=has_objectives)
     return Fleet(
-        shown=_build_page(listed, chosen, now, has_objectives=has_objectives),
-        strip=sorted(active, key=lambda row: (row.facts.cluster.name, row.facts.name)),
-        counts=Counter(row.health.level for row in all_rows),
-        levels=Counter(row.health.level for row in active),
-        clusters=clusters,
-        known_jobs=len(all_rows),
-        label_keys=label_keys(row.facts for row in all_rows),
-        groups={value: Counter(row.health.level for row in rows) for value, rows in groups.items()},
-        ended=sum(row.health.level is Level.ENDED for row in matching),
+        shown=shown,
+        strip=strip,
+        named=_named(strip, shown.rows, now) if len(strip) <= NAMED else [],
+        counts=counts,
+        levels=levels if len(active) == len(matching) else levels - Counter({Level.ENDED: levels[Level.ENDED]}),
+        clusters=list(reach.narrow_clusters(Cluster.objects.filter(archived_at=None))),
+        known_jobs=len(ranked),
+        label_keys=_label_keys(ranked, clusters),
+        groups={value: _by_level(rows) for value, rows in groups.items()} if chosen.group else {},
+        ended=levels[Level.ENDED],
         matching=listed,
         has_objectives=has_objectives,
     )
 
 
-def _build_page(matching: list[JobRow], chosen: Selection, now: datetime, *, has_objectives: bool) -> FleetPage:
+def _build_page(matching: list[RankedJob], chosen: Selection, now: datetime, *, has_objectives: bool) -> FleetPage:
     paginator = Paginator(matching, PAGE_SIZE)
     first = paginator.get_page(chosen.page).number
     wanted = int(chosen.upto) if chosen.upto.isdecimal() and len(chosen.upto) < 9 else first
     last = min(max(wanted, first), first + PAGES_AT_ONCE - 1, paginator.num_pages)
-    rows = matching[(first - 1) * PAGE_SIZE : last * PAGE_SIZE]
+    rows = read_in_full(matching[(first - 1) * PAGE_SIZE : last * PAGE_SIZE], now)
     return FleetPage(
         with_figures(rows, now, has_objectives=has_objectives), first, last, paginator.num_pages, len(matching)
     )
@@ -232,52 +244,78 @@ def _build_page(matching: list[JobRow], chosen: Selection, now: datetime, *, has
 
 def matching_jobs(chosen: Selection, now: datetime, reach: Reach) -> list[int]:
     """Return the ids of the jobs on all pages of the list."""
-    return _ids(_listed(_matching(_read_all_rows(now, reach), chosen), chosen))
+    clusters = _clusters()
+    return _ids(_listed(_matching(rank_jobs(clusters, now, reach), chosen, clusters), chosen))
 
 
 def read_matching_rows(chosen: Selection, now: datetime, reach: Reach) -> list[JobRow]:
-    return with_figures(_sorted(_matching(_read_all_rows(now, reach), chosen), chosen.sorting, now), now)
+    clusters = _clusters()
+    matching = _matching(rank_jobs(clusters, now, reach), chosen, clusters)
+    return with_figures(read_in_full(_sorted(matching, chosen.sorting, now), now), now)
 
 
-def _read_all_rows(now: datetime, reach: Reach) -> list[JobRow]:
-    """Return all jobs within `reach`, the most urgent first."""
-    jobs = reach.narrow(Job.objects.filter(cluster__archived_at=None))
-    found = read_fleet_facts(jobs, now)
-    clusters = {facts.cluster.id: facts.cluster for facts in found}
+def read_in_full(rows: Iterable[RankedJob], now: datetime, *, with_failures: bool = False) -> list[JobRow]:
+    """Return the rows with the facts of their jobs, but without figures, in the same order."""
+    ids = [row.signs.pk for row in rows]
+    jobs = jobs_of_lists().in_bulk(ids)
+    clusters = {job.cluster_id: job.cluster for job in jobs.values()}
     unknown_reasons = {pk: why_unknown(cluster, now) for pk, cluster in clusters.items()}
-    rows = [JobRow(facts, judge_with_cluster(facts, unknown_reasons[facts.cluster.id], now)) for facts in found]
-    rows.sort(key=lambda row: urgency(row.facts, row.health))
-    return rows
+    found = gather_facts((jobs[pk] for pk in ids if pk in jobs), now, with_failures=with_failures)
+    return [JobRow(facts, judge_with_cluster(facts, unknown_reasons[facts.cluster.pk], now)) for facts in found]
 
 
-def _matching(rows: list[JobRow], chosen: Selection) -> list[JobRow]:
-    return [row for row in rows if _matches(row, chosen)] if chosen.narrows else rows
+def _named(strip: list[RankedJob], shown: Iterable[JobRow], now: datetime) -> list[JobRow]:
+    """Return the rows of the strip in full. Usually the page shows them, too."""
+    known = {row.facts.pk: row for row in shown}
+    missing = [row for row in strip if row.signs.pk not in known]
+    known |= {row.facts.pk: row for row in (read_in_full(missing, now) if missing else ())}
+    return [known[row.signs.pk] for row in strip if row.signs.pk in known]
 
 
-def _without_ended(rows: list[JobRow]) -> list[JobRow]:
+def _clusters() -> dict[int, Cluster]:
+    return Cluster.objects.filter(archived_at=None).in_bulk()
+
+
+def _by_level(rows: Iterable[RankedJob]) -> Counter[Level]:
+    counted = Counter(row.health.level.word for row in rows)  # the hash of a word is much faster than that of a Level
+    return Counter({level: counted[level.word] for level in Level if level.word in counted})
+
+
+def _label_keys(rows: Iterable[RankedJob], clusters: Clusters) -> list[str]:
+    """Return the keys of the labels of the jobs and their clusters. Equal labels of thousands of jobs are read once."""
+    own = {row.signs.labels for row in rows}
+    of_clusters = (clusters[pk].labels for pk in {row.signs.cluster_id for row in rows})
+    return sorted({str(key) for labels in (*map(json.loads, own), *of_clusters) for key in labels})
+
+
+def _matching(rows: list[RankedJob], chosen: Selection, clusters: Clusters) -> list[RankedJob]:
+    return [row for row in rows if _matches(row, chosen, clusters)] if chosen.narrows else rows
+
+
+def _without_ended(rows: list[RankedJob]) -> list[RankedJob]:
     """Return the jobs that have not ended, or all jobs if each of them has ended."""
     return [row for row in rows if row.health.level is not Level.ENDED] or rows
 
 
-def _listed(rows: list[JobRow], chosen: Selection) -> list[JobRow]:
+def _listed(rows: list[RankedJob], chosen: Selection) -> list[RankedJob]:
     return rows if chosen.ended else _without_ended(rows)
 
 
-def _sorted(rows: list[JobRow], sort: Sort, now: datetime) -> list[JobRow]:
+def _sorted(rows: list[RankedJob], sort: Sort, now: datetime) -> list[RankedJob]:
     """Return the rows in the order of a column. Rows with the same value keep the order of their urgency."""
     return sort.apply(rows, _value_of(sort.field, rows, now)) if sort.field else rows
 
 
-def _grouped(rows: list[JobRow], key: str) -> dict[str, list[JobRow]]:
+def _grouped(rows: list[RankedJob], key: str, clusters: Clusters) -> dict[str, list[RankedJob]]:
     """Return the rows by the value of a label, in the order of the first row of each group.
 
     Without a key, there is one group. Jobs without the label are the last group.
     """
     if not key:
         return {"": rows}
-    groups: dict[str, list[JobRow]] = {}
+    groups: dict[str, list[RankedJob]] = {}
     for row in rows:
-        groups.setdefault(label_of(row, key), []).append(row)
+        groups.setdefault(_labels_of(row, clusters).get(key, ""), []).append(row)
     without = groups.pop("", [])
     return groups | ({"": without} if without else {})
 
@@ -287,59 +325,55 @@ def label_of(row: JobRow, key: str) -> str:
     return labels_of(row.facts.job.name, row.facts.job.labels, row.facts.cluster).get(key, "")
 
 
-def _value_of(field: str, rows: list[JobRow], now: datetime) -> Callable[[JobRow], Any]:
+def _labels_of(row: RankedJob, clusters: Clusters) -> dict[str, str]:
+    return labels_of(row.signs.name, json.loads(row.signs.labels), clusters[row.signs.cluster_id])
+
+
+def _value_of(field: str, rows: list[RankedJob], now: datetime) -> Callable[[RankedJob], Any]:
     """Return the function that reads the value of a column as it is shown: an age instead of a time."""
     match field:
         case "name":
-            return lambda row: row.facts.name.lower()
+            return lambda row: row.signs.name.lower()
         case "state":
             return lambda row: row.health.state_word
         case "completed":
-            return lambda row: row.facts.last_completed_at and now - row.facts.last_completed_at
+            return lambda row: row.signs.completed_at and -row.signs.completed_at
         case "duration":
-            return lambda row: row.facts.last_duration_ms
+            return lambda row: row.signs.duration_ms
         case "size":
-            return lambda row: row.facts.state_size
+            return lambda row: row.signs.state_size
         case "savepoint":
             ages = {pk: now - at for pk, at in _newest_savepoints(_ids(rows)).items()}
-            return lambda row: ages.get(row.facts.pk)
+            return lambda row: ages.get(row.signs.pk)
         case "failures":
             failed = _failures_per_day(_ids(rows), now)
-            return lambda row: failed[row.facts.pk].total() if row.facts.pk in failed else 0
+            return lambda row: failed[row.signs.pk].total() if row.signs.pk in failed else 0
         case "objective":
             left = {pk: each.left_percent for pk, each in _budgets(_ids(rows)).items()}
-            return lambda row: left.get(row.facts.pk)
+            return lambda row: left.get(row.signs.pk)
     raise ValueError(f"The fleet has no column {field!r}.")
 
 
-def _matches(row: JobRow, chosen: Selection) -> bool:
-    text = chosen.text.strip().lower()
+def _matches(row: RankedJob, chosen: Selection, clusters: Clusters) -> bool:
+    text, name, cluster = chosen.text.strip().lower(), row.signs.name, clusters[row.signs.cluster_id].name
     return (
-        (not text or text in row.facts.name.lower() or text in row.facts.cluster.name.lower())
+        (not text or text in name.lower() or text in cluster.lower())
         and (not chosen.level or row.health.level.word == chosen.level)
-        and (not chosen.cluster or row.facts.cluster.name == chosen.cluster)
+        and (not chosen.cluster or cluster == chosen.cluster)
         and chosen.selector is not None
-        and chosen.selector.matches(labels_of(row.facts.job.name, row.facts.job.labels, row.facts.cluster))
+        and (not chosen.labels or chosen.selector.matches(_labels_of(row, clusters)))
     )
-
-
-def with_full_facts(rows: Iterable[JobRow], now: datetime) -> list[JobRow]:
-    """Return the rows with the full facts of their jobs. Call it only for the few jobs of one page."""
-    listed = list(rows)
-    jobs = jobs_with_runs().in_bulk([row.facts.pk for row in listed])
-    facts = {each.job.pk: each for each in gather_facts(jobs.values(), now)}
-    return [row._replace(facts=facts[row.facts.pk]) for row in listed if row.facts.pk in facts]
 
 
 def with_budgets(rows: list[JobRow]) -> list[JobRow]:
     """Return the rows with the budgets of objectives, and without the other figures."""
-    budgets = _budgets(_ids(rows))
+    budgets = _budgets([row.facts.pk for row in rows])
     return [row._replace(figures=Figures(budget=budgets.get(row.facts.pk))) for row in rows]
 
 
 def with_figures(rows: list[JobRow], now: datetime, *, has_objectives: bool = True) -> list[JobRow]:
     """Return the rows with their figures. Without `has_objectives`, no job has a budget."""
-    ids, hour = _ids(rows), now - timedelta(hours=1)
+    ids, hour = [row.facts.pk for row in rows], now - timedelta(hours=1)
     recent = {r["job_id"]: r for r in select(_RECENT, [ids, hour, hour, SPARK_POINTS])}
     savepoints, failed, budgets = (
         _newest_savepoints(ids),
@@ -363,8 +397,8 @@ def _budgets(ids: list[int]) -> dict[int, ObjectiveBudget]:
     return {each.job_id: each for each in ObjectiveBudget.objects.filter(job__in=ids)}
 
 
-def _ids(rows: Iterable[JobRow]) -> list[int]:
-    return [row.facts.pk for row in rows]
+def _ids(rows: Iterable[RankedJob]) -> list[int]:
+    return [row.signs.pk for row in rows]
 
 
 def _newest_savepoints(ids: list[int]) -> dict[int, datetime]:

@@ -19,7 +19,7 @@ from dashboard.forms.bulk import MOST
 from dashboard.forms.view import KEPT, filters_of
 from dashboard.health import Level
 from dashboard.queries.activity import latest_activity
-from dashboard.queries.fleet import JobRow, Selection, read_fleet, read_matching_rows
+from dashboard.queries.fleet import NAMED, JobRow, Selection, read_fleet, read_in_full, read_matching_rows
 from dashboard.queries.search import find_suggestions
 from monitoring.models import Cluster, Engine, SavedView
 
@@ -35,7 +35,6 @@ COLUMNS = (
     ("objective", _("Budget left")),
 )
 KIOSK_JOBS = 8  # the jobs on the wall board, whose lines are large
-NAMED = 8  # up to this number of jobs, the strip shows the jobs' names
 
 
 def fleet(request: HttpRequest) -> HttpResponse:
@@ -65,14 +64,15 @@ def fleet(request: HttpRequest) -> HttpResponse:
 
 def _kiosk(request: HttpRequest, chosen: Selection) -> HttpResponse:
     """Render the wall board: the number of jobs by level and the most urgent jobs, without navigation."""
-    found = read_fleet(replace(chosen, sort="", group=""), timezone.now(), reach_at(request))
+    now = timezone.now()
+    found = read_fleet(replace(chosen, sort="", group=""), now, reach_at(request))
     calm = (Level.HEALTHY, Level.ENDED)
     troubled = [row for row in found.matching if row.health.level not in calm]
     context = {
         "fleet": found,
         "chosen": chosen,
         "levels": [(level, found.levels.get(level, 0)) for level in Level if level is not Level.ENDED],
-        "troubled": troubled[:KIOSK_JOBS],
+        "troubled": read_in_full(troubled[:KIOSK_JOBS], now),
         "more": len(troubled[KIOSK_JOBS:]),
         "kept_filters": _kept_filters(request),
     }

@@ -10,6 +10,7 @@ from monitoring.models.checkpoints import (
     CheckpointGap,
     CheckpointStatus,
     CheckpointType,
+    NewestCompleted,
     OperatorCheckpoint,
 )
 from monitoring.models.clusters import (
@@ -139,6 +140,7 @@ __all__ = [
     "LocationCopy",
     "LogInFailure",
     "MaintenanceWindow",
+    "NewestCompleted",
     "Notification",
     "NotificationReason",
     "NotificationState",

@@ -107,6 +107,24 @@ class Checkpoint(models.Model):
         return f"{self.run} {'savepoint' if self.is_savepoint else 'checkpoint'} {self.checkpoint_id}"
 
 
+class NewestCompleted(models.Model):
+    """The newest completed checkpoint of a run, without savepoints, so that lists of jobs search no checkpoints.
+
+    Triggers on the table of checkpoints write these rows (migration 0019). Nothing else may. A row stays when its
+    checkpoint is moved to the archive.
+    """
+
+    run = models.OneToOneField(Run, on_delete=models.CASCADE, primary_key=True, related_name="newest_completed")
+    checkpoint_id = models.BigIntegerField()
+    triggered_at = models.DateTimeField()
+    latest_ack_at = models.DateTimeField(null=True)
+    end_to_end_duration = models.BigIntegerField(null=True)
+    state_size = models.BigIntegerField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.run} checkpoint {self.checkpoint_id}"
+
+
 class OperatorCheckpoint(models.Model):
     """One operator's part of one checkpoint. Arrays are indexed by subtask; None: the subtask did not acknowledge."""
 

@@ -127,7 +127,7 @@ def test_lateness_is_the_wait_in_relation_to_the_jobs_own_limit() -> None:
 
 
 def by_urgency(*known: JobFacts) -> list[str]:
-    return [each.name for each in sorted(known, key=lambda each: urgency(each, judge(each, NOW)))]
+    return [each.name for each in sorted(known, key=lambda each: urgency(each.signs, judge(each, NOW)))]
 
 
 def named(name: str, state: RunState = RunState.RUNNING, last_completed_s: float = 4, **changes: object) -> JobFacts:

@@ -20,12 +20,24 @@ from monitoring.engine.client import FlinkClient
 from monitoring.engine.connection import Connection
 from monitoring.models import Cluster
 from monitoring.polling.poller import Poller
+from tests.monitoring.newest_completed import outdated
 
 START = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 START_MS = int(START.timestamp() * 1000)
 SOURCE, COUNT = "6bf01baa9d2ca23a3ef7ce311722523d", "f3972bd41bae29c99f67c3c4998870ba"
 VERTICES = {SOURCE: "Source: gen", COUNT: "count -> Sink: Writer"}
 PARALLELISM = 2
+
+
+@pytest.fixture(autouse=True)
+def newest_completed_is_current(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Check after each test that polls stored the newest completed checkpoint of every run."""
+    stores = {"db", "transactional_db"} & set(request.fixturenames)
+    for name in stores:
+        request.getfixturevalue(name)
+    yield
+    if stores:
+        assert outdated() == []
 
 
 @dataclass

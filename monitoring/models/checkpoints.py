@@ -110,8 +110,8 @@ class Checkpoint(models.Model):
 class NewestCompleted(models.Model):
     """The newest completed checkpoint of a run, without savepoints, so that lists of jobs search no checkpoints.
 
-    Triggers on the table of checkpoints write these rows (migration 0019). Nothing else may. A row stays when its
-    checkpoint is moved to the archive.
+    Triggers on the table of checkpoints write these rows (migration 0021). Nothing else may. So two transactions that
+    write checkpoints of one run wait for each other. A row stays when its checkpoint is moved to the archive.
     """
 
     run = models.OneToOneField(Run, on_delete=models.CASCADE, primary_key=True, related_name="newest_completed")

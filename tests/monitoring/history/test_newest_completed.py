@@ -122,7 +122,7 @@ def test_the_migration_stores_the_newest_checkpoint_of_every_run(run):
     NewestCompleted.objects.all().delete()
     assert outdated() == [run.pk]
     with connection.cursor() as cursor:
-        cursor.execute(import_module("monitoring.migrations.0019_newest_completed").FILL)
+        cursor.execute(import_module("monitoring.migrations.0021_newest_completed").FILL)
     assert newest(run) == 2
 
 

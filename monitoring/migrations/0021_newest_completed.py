@@ -63,7 +63,7 @@ NO_TRIGGERS = "DROP FUNCTION monitoring_store_newest_completed() CASCADE;"
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('monitoring', '0018_restart_through_operator'),
+        ('monitoring', '0020_reported_minutes'),
     ]
 
     operations = [

@@ -55,7 +55,7 @@ class ProgramChange:
 
 
 def fields_of(resource: JobResource) -> list[str]:
-    """Return the fields that the kind of resource has: a session job has no image of its own."""
+    """Return the fields that the kind of resource has: a session job uses the image of its cluster."""
     return [name for name in _PLACES if name != "image" or resource.resource_kind is FLINK_DEPLOYMENT]
 
 

@@ -107,7 +107,7 @@ def _conclusive_after(application: Application) -> timedelta:
 
 
 def was_canceled(run: Run, cluster: Cluster) -> bool:
-    """Return whether the engine accepted to cancel the run, and did not list it as one that goes on afterwards.
+    """Return whether the engine accepted to cancel the run, and did not still list it more than HOLD_DOWN later.
 
     A run that was listed as CANCELLING last was canceled too, also without a request of Waymark.
     """

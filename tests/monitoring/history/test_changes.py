@@ -154,7 +154,7 @@ def test_roll_ups_equal_sql_after_random_changes_restarts_and_restores(rows, dsn
         rows.checkpoint(run, next(numbers), triggered_at=rows.ago(dice.random() * 9000), **figures(dice))
     pipeline = Pipeline(dsn_file, rows_per_batch=15)
     states = [pipeline.offset]
-    # Each has a run of its own: two transactions that write checkpoints of one run wait for each other.
+    # Each writes to another run, because two transactions that write checkpoints of one run wait for each other.
     open_ones = {run.pk: psycopg.connect(dsn()) for run in slow_runs}
     try:
         for _ in range(60):

@@ -46,7 +46,7 @@ def test_a_job_that_waymark_canceled_is_neither_restarted_nor_missed(job, applic
     assert not Incident.objects.exclude(kind="waymark_blind").exists(), "the clock of the worker jumped"
 
 
-@pytest.mark.parametrize("why", ["killed", "lost", "refused", "goes on"])
+@pytest.mark.parametrize("why", ["killed", "lost", "refused", "keeps running"])
 def test_a_cancellation_whose_effect_is_not_known_explains_no_silence(job, application, waymark, monkeypatch, why):
     """Nothing is restarted, as after any silence, and people are notified."""
     was = only_job(application)
@@ -65,7 +65,7 @@ def test_a_cancellation_whose_effect_is_not_known_explains_no_silence(job, appli
             with pytest.raises(NotCanceled):
                 cancel(job)
             application.end("FAILED")
-        case "goes on":
+        case "keeps running":
             application.cancels = False
             cancel(job)
             waymark.ahead += HOLD_DOWN + timedelta(seconds=1)

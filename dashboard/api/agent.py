@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
 from django.utils import timezone
@@ -15,7 +17,7 @@ from dashboard.api.operations import answers, router
 from monitoring.engine.errors import Malformed
 from monitoring.engine.reported.report import LARGEST_BODY, VERSION, report_in
 from monitoring.engine.reported.storing import store
-from monitoring.models import Cluster, Discovery
+from monitoring.models import Cluster, Discovery, WatchedQuery
 from monitoring.reasons.reason import Reason
 
 routes = router("Agent")
@@ -39,10 +41,27 @@ def report(request: HttpRequest) -> dict[str, int]:
         raise Refused(413, f"A report has at most {LARGEST_BODY:,} bytes.")
     now = timezone.now()
     try:
-        stored = store(cluster, report_in(request.body, now), now)
+        found = report_in(request.body, now)
+        _require_operator(request, cluster, found.query_ids)
+        stored = store(cluster, found, now)
     except Malformed as error:
         raise Refused(400, fields=[FieldError(field=_field(error.reason), value=None, message=str(error))]) from error
     return {"version": VERSION, "stored": stored}
+
+
+def _require_operator(request: HttpRequest, cluster: Cluster, query_ids: Collection[str]) -> None:
+    """Raise PermissionDenied if a query belongs to a job of another cluster that the account does not operate.
+
+    The job would otherwise come to the cluster of the token, and with it the right to change the job.
+    """
+    reach = access_of(request).reach
+    queries = WatchedQuery.objects.filter(query_id__in=query_ids, job__isnull=False).exclude(job__cluster=cluster)
+    for query_id, job, other in queries.values_list("query_id", "job", "job__cluster"):
+        if (reach.role_on(job, other) or Role.VIEWER) < Role.OPERATOR:
+            raise PermissionDenied(
+                f"The query {query_id} belongs to a job of another cluster, and the account of this token is not an "
+                "operator of that job."
+            )
 
 
 def _field(reason: Reason | str) -> str:

@@ -105,14 +105,15 @@ def _report(row: FoundResource, state: str, at: datetime) -> ReportedEnd:
 
 
 def _unseen_run(row: FoundResource, last: Run) -> UnseenRun | None:
-    """Return the run in the resource if it is a later one than `last`."""
+    """Return the run in the resource if it is a later one than `last`. Deployments may share a job ID."""
     job_id, state = row.state.get("job_id", ""), row.state.get("job")
-    if state in _TERMINAL:
-        is_later = job_id not in ("", last.engine_job_id)
-        return UnseenRun(_report(row, state, row.changed_at), job_id) if is_later else None
     started_at, ended_at = _time(row.state.get("started_at", "")), _time(row.state.get("ended_at", ""))
+    is_later = started_at is not None and started_at > max(last.started_at, last.ended_at or last.started_at)
+    if state in _TERMINAL:
+        is_later = is_later or job_id != last.engine_job_id
+        return UnseenRun(_report(row, state, row.changed_at), job_id, started_at) if job_id and is_later else None
     state = _FINAL_STATUSES.get(row.state.get("final_status", ""))
-    if state is None or started_at is None or ended_at is None or started_at <= (last.ended_at or last.started_at):
+    if state is None or ended_at is None or not is_later:
         return None
     return UnseenRun(_report(row, state, ended_at), started_at=started_at)
 

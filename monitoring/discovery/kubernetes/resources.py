@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from monitoring.discovery.found import Found, Key, Unreadable, usable_labels
@@ -86,10 +87,18 @@ def _flink_job(whole: Json) -> dict[str, Any]:
         "job": text_in(job, "state"),
         "job_id": text_in(job, "jobId"),
         "job_name": text_in(job, "jobName"),
+        "started_at": _instant(text_in(job, "startTime")),
         "upgrade_mode": text_in(wanted, "upgradeMode"),
     }
     wrong = [state[name] for name in ("lifecycle", "manager") if state[name] in ("FAILED", "ERROR", "MISSING")]
     return {"state": _filled(state), "problem": _problem(error_of(status), wrong)}
+
+
+def _instant(milliseconds: str) -> str:
+    """Return a time of the operator in ISO 8601, "" for anything but milliseconds since 1970."""
+    if not re.fullmatch("[0-9]{1,14}", milliseconds):
+        return ""
+    return datetime.fromtimestamp(int(milliseconds) / 1000, UTC).isoformat()
 
 
 def _flink_snapshot(whole: Json) -> dict[str, Any]:

@@ -63,6 +63,10 @@ class Report:
     queries: tuple[QueryReport, ...]
     batches: tuple[BatchReport, ...]
 
+    @property
+    def query_ids(self) -> set[str]:
+        return {each.query_id for each in (*self.queries, *(batch.query for batch in self.batches))}
+
 
 def report_in(body: bytes, now: datetime) -> Report:
     """Return the report in a post. Raise Malformed, whose reason names the field."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import IntegrityError, transaction
+from django.db.models import F
 from django.utils.translation import gettext_noop as _
 
 from checkpointing.jobs.launching.admission import Lacking
@@ -15,7 +16,7 @@ from monitoring.engine.answers import TERMINAL_STATES, JobOverview
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError, NotFound
 from monitoring.launches import Launched, remember
-from monitoring.models import AttemptState, Job, LaunchOrigin, RestartAttempt, Run, RunStateChange
+from monitoring.models import AttemptState, Cluster, Job, LaunchOrigin, RestartAttempt, Run, RunStateChange
 from monitoring.reasons.columns import columns
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.recovery import RecoveryReason as Why
@@ -180,6 +181,10 @@ def _add_unseen(attempt: RestartAttempt, last: Run, since: datetime, now: dateti
     )
     try:
         with transaction.atomic():
+            if run.engine_job_id == last.engine_job_id:
+                Run.objects.filter(pk=last.pk).update(superseded=True)
+                # Pollers that remember the last run read it again.
+                Cluster.objects.filter(jobs=attempt.job_id).update(revision=F("revision") + 1)
             run.save()
     except IntegrityError:
         return None  # a poll has just stored the run

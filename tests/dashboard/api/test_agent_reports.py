@@ -14,8 +14,9 @@ from django.utils import timezone
 
 from dashboard.access import tokens
 from monitoring.engine.reported import storing
-from monitoring.models import Account, ApiToken, Cluster, Discovery, Grant, ReportedBatch, ReportedRun
+from monitoring.models import Account, ApiToken, Cluster, Discovery, Grant, ReportedBatch, ReportedRun, WatchedQuery
 from tests.dashboard.api.conftest import Caller
+from tests.monitoring.conftest import Rows
 
 QUERY, RUN = uuid.UUID(int=1), uuid.UUID(int=2)
 PATH = "/agent/reports"
@@ -221,6 +222,23 @@ def test_the_token_reports_only_while_its_account_operates_the_cluster(
     assert caller.post(PATH, report()).status_code == 200
     Cluster.objects.update(archived_at=now)
     assert caller.post(PATH, report()).status_code == 403
+
+
+def test_a_query_of_another_clusters_job_needs_an_operator_of_that_job(
+    caller: Caller, operator_user: User, cluster: Cluster, now: datetime
+) -> None:
+    rows = Rows(now=now)
+    job = rows.job(rows.cluster(discovery=Discovery.DIRECTORY))
+    WatchedQuery.objects.create(query_id=QUERY.hex, job=job)
+    assert caller.post(PATH, report(batch(1))).status_code == 200
+    Account.objects.update_or_create(user=operator_user, defaults={"granted_only": True})
+    Grant.objects.create(user=operator_user, role="operator", cluster=cluster, created_at=now, created_by="admin")
+    for sent in (report(), report(batch(2), queries=[])):
+        answer = caller.post(PATH, sent)
+        assert (answer.status_code, QUERY.hex in answer.json()["error"]["message"]) == (403, True)
+    assert ReportedBatch.objects.count() == 1
+    WatchedQuery.objects.update(job=rows.job(cluster))
+    assert caller.post(PATH, report(batch(2))).status_code == 200
 
 
 def test_a_revoked_token_reports_nothing(caller: Caller, now: datetime) -> None:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 RUNNING = {
     "lifecycleState": "STABLE",
     "jobManagerDeploymentStatus": "READY",
-    "jobStatus": {"state": "RUNNING", "jobId": "ab" * 16, "jobName": "orders"},
+    "jobStatus": {"state": "RUNNING", "jobId": "ab" * 16, "jobName": "orders", "startTime": "1790000000500"},
 }
 
 
@@ -40,7 +40,8 @@ def test_two_hundred_deployments_become_two_hundred_clusters(kubernetes, source,
     assert cluster.labels == {"team": "payments", "n": "7"}
     row = cluster.found_resources.get()
     assert row.state == {
-        "lifecycle": "STABLE", "manager": "READY", "job": "RUNNING", "job_id": "ab" * 16, "job_name": "orders"
+        "lifecycle": "STABLE", "manager": "READY", "job": "RUNNING", "job_id": "ab" * 16, "job_name": "orders",
+        "started_at": "2026-09-21T14:13:20.500000+00:00",
     }  # fmt: skip
     look()
     assert Cluster.objects.count() == 200, "read again, nothing is added"

@@ -26,8 +26,11 @@ class Report:
         self._waymark, self._cluster = waymark, cluster
         self.source = DiscoverySource.objects.create(name="east")
 
-    def __call__(self, state: str, job_id: str, error: str = "") -> None:
-        self._store("flinkdeployments.flink.apache.org", {"job": state, "job_id": job_id}, error)
+    def __call__(self, state: str, job_id: str, error: str = "", started_at: datetime | None = None) -> None:
+        reported = {"job": state, "job_id": job_id}
+        if started_at is not None:
+            reported["started_at"] = started_at.isoformat()
+        self._store("flinkdeployments.flink.apache.org", reported, error)
 
     def yarn(self, id_: str, started_at: datetime, status: str = "UNDEFINED", error: str = "") -> None:
         """Report an application, which has ended now if it has a final status."""

@@ -121,6 +121,25 @@ def test_a_snapshot_that_the_cluster_misses_is_replaced_by_the_next_one(
     assert [savepoint for savepoint, _ in application.launches()] == ["", CHECKPOINT, older]
 
 
+def test_clusters_that_share_a_job_id_are_told_apart_by_their_start(job, application, waymark, report, attempt):
+    old = job.runs.get(number=1)
+    report("FAILED", old.engine_job_id, "It is written again.", old.started_at)
+    assert is_still_awaited(attempt, waymark)
+    report("FAILED", old.engine_job_id, ERROR, waymark.now())
+    application.end("FAILED")
+    application.answers_from = 0
+    waymark.ended(attempt)
+    assert (attempt.state, attempt.new_run.number) == ("failed", 2)
+    assert list(job.runs.order_by("number").values_list("engine_job_id", "superseded")) == [
+        (old.engine_job_id, True),
+        (old.engine_job_id, False),
+    ]
+    waymark.ahead += timedelta(minutes=1)
+    waymark.until("it is restarted again", lambda: RestartAttempt.objects.count() == 2)
+    second = waymark.ended(RestartAttempt.objects.latest("epoch"))
+    assert (second.state, second.new_run.number) == ("succeeded", 3), second.error
+
+
 @pytest.mark.parametrize("says", ["the old end", "a job that may live"])
 def test_other_reports_end_no_restart(job, application, waymark, report, attempt, says):
     if says == "the old end":

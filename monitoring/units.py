@@ -31,24 +31,19 @@ _LENGTHS = ((86_400, _D), (3600, _H), (60, _MIN), (1, _S))
 _SIZES = (_("B"), _("KB"), _("MB"), _("GB"), _("TB"), _("PB"), _("EB"))
 
 
-def flink_duration_text(milliseconds: float | None) -> str:
-    """Format a measured duration as Flink's web UI does, in every language: `12ms`, `3s 45ms`, `1h 2m 3s`.
+def duration_text(milliseconds: float | None, translated: Translated = gettext) -> str:
+    """Format a duration with three digits, from a minute in its two largest units: `12 ms`, `1.35 s`, `2 min 10 s`.
 
     Return a dash if it is unknown or negative.
     """
     if milliseconds is None or milliseconds < 0:
         return NOTHING
-    seconds, ms = divmod(round(milliseconds), 1000)
-    minutes, s = divmod(seconds, 60)
-    hours, m = divmod(minutes, 60)
-    days, h = divmod(hours, 24)
-    if days:
-        return f"{days}d {h}h {m}m {s}s"
-    if hours:
-        return f"{h}h {m}m {s}s"
-    if minutes:
-        return f"{m}m {s}s {ms}ms"
-    return f"{s}s {ms}ms" if seconds else f"{ms}ms"
+    whole = round(milliseconds)
+    if whole < 1000:
+        return f"{whole} {translated(_MS)}"
+    if whole < 59_950:
+        return f"{whole / 1000:.3g} {translated(_S)}"
+    return length_text(whole / 1000, translated)
 
 
 def length_text(length: timedelta | float, translated: Translated = gettext) -> str:
@@ -62,15 +57,6 @@ def length_text(length: timedelta | float, translated: Translated = gettext) -> 
         elif parts:
             break
     return " ".join(parts[:2]) or f"0 {translated(_S)}"
-
-
-def milliseconds_text(value: float, translated: Translated = gettext) -> str:
-    """Return `850 ms`, `4.5 s`, `2 min 10 s`; whole seconds without a fraction."""
-    if value < 1000:
-        return f"{value:.0f} {translated(_MS)}"
-    if value < 60_000 and value % 1000:
-        return f"{value / 1000:.1f} {translated(_S)}"
-    return length_text(value / 1000, translated)
 
 
 def span_text(seconds: float, translated: Translated = gettext) -> str:

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from dashboard.charts.durations import bar_widths
 from dashboard.charts.figure import as_dict, clock_of, layout, moment, time_axis
 from dashboard.queries.series import AlignmentColumn, AlignmentGrid, Span
-from monitoring.units import flink_duration_text
+from monitoring.units import duration_text
 
 _PATH = re.compile(r"\[[^\]]*/(?=[^/\]])")  # the long path of a source, of which only the last part is shown
 # The upper limits of the legend's steps, in ms. The last step has no limit.
@@ -87,7 +87,7 @@ def _with_gaps(cells: Sequence[Any]) -> list[Any]:
 
 def _tooltip(name: str, column: AlignmentColumn, alignment: int | None) -> str:
     about = f"{name}<br>{_('checkpoint')} {column.checkpoint_id} · {clock_of(column.triggered_at)}"
-    return f"{about}<br>{_('alignment')} {flink_duration_text(alignment)}"
+    return f"{about}<br>{_('alignment')} {duration_text(alignment)}"
 
 
 def _short(name: str, limit: int = 30) -> str:

@@ -27,7 +27,7 @@ from dashboard.charts.figure import (
     top_of_axis,
 )
 from dashboard.queries.series import AlignmentColumn, CheckpointPoint, Gap, RunStart, Span
-from monitoring.units import flink_duration_text
+from monitoring.units import duration_text
 
 # The phases of one of the last subtasks to acknowledge, from the bottom of a bar to its top.
 PHASES = (
@@ -60,7 +60,7 @@ def durations_figure(
     top = shape["yaxis"]["range"][1]
     hover = hover_points(points, [min(height, top) for height in heights], [_tooltip(p) for p in points])
     drawn = [(point.triggered_at, height) for point, height in zip(points, heights, strict=True)]
-    above = above_axis(drawn, shape["yaxis"], flink_duration_text)
+    above = above_axis(drawn, shape["yaxis"], duration_text)
     counted = failure_bars(_failures(points, span), shape, span)
     return as_dict([*stacked, rest, broken, hover, *above, *counted], shape)
 
@@ -107,15 +107,13 @@ def _bars(role: str, points: Sequence[CheckpointPoint], heights: Sequence[int], 
 def _tooltip(point: CheckpointPoint) -> str:
     lines = [
         title_of(point),
-        f"{_('failed after') if point.failed else _('end to end')} {flink_duration_text(point.duration)}",
+        f"{_('failed after') if point.failed else _('end to end')} {duration_text(point.duration)}",
     ]
     if point.failed:
         lines += [point.failure[:90]] if point.failure else []
     else:
-        lines += [
-            f"{_(label)} {flink_duration_text(getattr(point, field))}" for _role, field, label in reversed(PHASES)
-        ]
-        lines.append(f"{_('other')} {flink_duration_text(unattributed(point))}")
+        lines += [f"{_(label)} {duration_text(getattr(point, field))}" for _role, field, label in reversed(PHASES)]
+        lines.append(f"{_('other')} {duration_text(unattributed(point))}")
     if point.stands_for > 1:
         lines.append(_("slowest of %(count)s checkpoints") % {"count": point.stands_for})
     return "<br>".join(lines)
@@ -162,6 +160,6 @@ def _longest(
     waits = [(p.triggered_at, getattr(p, field)) for p in known]
     shape["yaxis"] |= duration_ticks(max(10, top_of_axis([wait for _at, wait in waits])))
     heights = [min(wait, shape["yaxis"]["range"][1]) for _at, wait in waits]
-    texts = [f"{title_of(p)}<br>{label} {flink_duration_text(getattr(p, field))}" for p in known]
-    above = above_axis(waits, shape["yaxis"], flink_duration_text)
+    texts = [f"{title_of(p)}<br>{label} {duration_text(getattr(p, field))}" for p in known]
+    above = above_axis(waits, shape["yaxis"], duration_text)
     return as_dict([*lines, hover_points(known, heights, texts), *above], shape)

@@ -25,7 +25,7 @@ from dashboard.charts.figure import (
 from dashboard.queries.rolled import RolledPoint
 from dashboard.queries.series import Gap, RunStart, Span
 from monitoring.history.quantiles import RangeFigures
-from monitoring.units import bytes_text, flink_duration_text
+from monitoring.units import bytes_text, duration_text
 
 # The figures of roll-ups in each chart, the one that is drawn largest first.
 FIGURES = {
@@ -46,7 +46,7 @@ def rolled_figure(
     shape["xaxis"] |= time_axis(span)
     if name == "sizes":
         return _sizes(points, shape)
-    figure, text = FIGURES[name][0], bytes_text if name in _IN_BYTES else flink_duration_text
+    figure, text = FIGURES[name][0], bytes_text if name in _IN_BYTES else duration_text
     traces = [
         _line("longest", points, [each.figures[figure].maximum for each in points], 1),
         _line("p95", points, [each.figures[figure].quantiles[0.95] for each in points], 2),

@@ -28,7 +28,7 @@ from monitoring.models import (
 )
 from monitoring.reasons.columns import stored
 from monitoring.savepoints.schedule import timetable_of
-from monitoring.units import age_text, bytes_text, flink_duration_text
+from monitoring.units import age_text, bytes_text, duration_text
 
 # The list has lines for incidents, restarts and savepoints already, with more details than their audit entries.
 _LISTED_ELSEWHERE = (
@@ -135,13 +135,13 @@ def _savepoints(limit: int, reach: Reach) -> list[ActivityItem]:
 
 
 def savepoint_text(savepoint: Savepoint) -> str:
-    """Return a line such as `savepoint 24 completed: 75.5 KB in 3s 12ms (schedule)`."""
+    """Return a line such as `savepoint 24 completed: 75.5 KB in 3.01 s (schedule)`."""
     number = f" {savepoint.checkpoint.checkpoint_id}" if savepoint.checkpoint else ""
     why = f" ({_origin_text(savepoint)})"
     stops = _(", stops the job") if savepoint.stops_job else ""
     if savepoint.state == SavepointState.COMPLETED and savepoint.took_ms is not None:
         text = _("savepoint%(number)s completed: %(size)s in %(took)s")
-        figures = {"number": number, "size": bytes_text(savepoint.size), "took": flink_duration_text(savepoint.took_ms)}
+        figures = {"number": number, "size": bytes_text(savepoint.size), "took": duration_text(savepoint.took_ms)}
         return text % figures + why + stops
     text = _(SavepointState(savepoint.state).label).lower()
     cause = f": {rendered(stored(savepoint, 'failure')).strip().partition(chr(10))[0]}" if savepoint.failure else ""

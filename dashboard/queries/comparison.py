@@ -14,7 +14,7 @@ from dashboard.queries.rolled import range_to_read
 from dashboard.queries.series import Span
 from dashboard.queries.summary import MEASURES, Summary, read_summary
 from monitoring.models import Checkpoint, Job, OperatorCheckpoint, Run, RunException
-from monitoring.units import bytes_text, flink_duration_text
+from monitoring.units import bytes_text, duration_text
 
 LARGEST_CHANGES_SHOWN = 3
 # A change below this amount counts as noise, even if its ratio is large.
@@ -75,7 +75,7 @@ class Difference:
             return "–"
         match self.unit:
             case "ms":
-                return flink_duration_text(value)
+                return duration_text(value)
             case "bytes":
                 return bytes_text(value)
             case "percent":

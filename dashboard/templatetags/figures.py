@@ -62,7 +62,7 @@ from monitoring.units import (
     SHORT_DATE_AND_CLOCK,
     age_text,
     bytes_text,
-    flink_duration_text,
+    duration_text,
     span_ms_text,
     span_text,
     time_text,
@@ -111,7 +111,7 @@ def translated(text: object) -> str:
 
 @register.filter
 def duration(milliseconds: float | None) -> str:
-    return flink_duration_text(milliseconds) if milliseconds is not None else _nothing()
+    return duration_text(milliseconds) if milliseconds is not None else _nothing()
 
 
 @register.filter(name="bytes")
@@ -284,7 +284,7 @@ def setting(value: Any, key: str) -> str:
 def lasted(start: datetime | None, end: datetime | None) -> str:
     if start is None or end is None:
         return _nothing()
-    return flink_duration_text((end - start).total_seconds() * 1000)
+    return duration_text((end - start).total_seconds() * 1000)
 
 
 @register.filter

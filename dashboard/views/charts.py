@@ -36,7 +36,7 @@ from dashboard.views.window import Window, window_of
 from monitoring.history.forgetting import hours_kept
 from monitoring.history.quantiles import P95_FROM, P95_TO
 from monitoring.models import Job
-from monitoring.units import age_text, flink_duration_text
+from monitoring.units import age_text, duration_text
 
 Builder = Callable[[Sequence[CheckpointPoint], Sequence[RunStart], Span, Sequence[Gap]], dict[str, Any]]
 BUILDERS: dict[str, Builder] = {
@@ -192,7 +192,7 @@ def _worst(grid: AlignmentGrid, span: Span) -> str:
     part = age_text((span.end - span.start) / MOST_COLUMNS)
     texts = [
         _("Longest wait: subtask %(subtask)s of %(operator)s, %(wait)s in checkpoint %(checkpoint)s.")
-        % {"subtask": subtask, "operator": name, "wait": flink_duration_text(value), "checkpoint": column.checkpoint_id}
+        % {"subtask": subtask, "operator": name, "wait": duration_text(value), "checkpoint": column.checkpoint_id}
     ]
     if grid.left_out:
         texts.append(_("%(count)s subtasks with shorter waits are not shown.") % {"count": grid.left_out})

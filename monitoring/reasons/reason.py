@@ -199,7 +199,7 @@ FORMS: Mapping[str, Form] = {
     "date": _moment(units.DATE),
     "cron": _cron,
     "length": units.length_text,
-    "milliseconds": units.milliseconds_text,
+    "milliseconds": units.duration_text,
     "bytes": units.bytes_text,
 }
 

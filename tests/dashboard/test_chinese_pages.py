@@ -45,7 +45,7 @@ SAME = {
     "CSV",
     "JSON",
     "%(database_ms)s ms",
-    *("ms", "KB", "MB", "GB", "TB", "PB", "EB"),
+    *("KB", "MB", "GB", "TB", "PB", "EB"),
     "… of %(name)s…",  # how a sentence names its subject
     "waymark",
 }

@@ -11,9 +11,8 @@ from monitoring.units import (
     SHORT_DATE_AND_CLOCK,
     age_text,
     bytes_text,
-    flink_duration_text,
+    duration_text,
     length_text,
-    milliseconds_text,
     round_bytes_texts,
     span_ms_text,
     span_ms_texts,
@@ -25,18 +24,22 @@ from monitoring.units import (
 @pytest.mark.parametrize(
     ("milliseconds", "text"),
     [
-        (0, "0ms"),
-        (12, "12ms"),
-        (3_045, "3s 45ms"),
-        (123_004, "2m 3s 4ms"),
-        (3_723_000, "1h 2m 3s"),
-        (183_845_000, "2d 3h 4m 5s"),
+        (0, "0 ms"),
+        (12.4, "12 ms"),
+        (850, "850 ms"),
+        (3_045, "3.04 s"),
+        (4_000, "4 s"),
+        (16_750, "16.8 s"),
+        (59_949, "59.9 s"),
+        (59_950, "1 min"),
+        (123_004, "2 min 3 s"),
+        (3_723_000, "1 h 2 min"),
         (-1, "–"),
         (None, "–"),
     ],
 )
-def test_durations_read_as_in_flink(milliseconds: int | None, text: str) -> None:
-    assert flink_duration_text(milliseconds) == text
+def test_durations_have_three_digits_or_two_units(milliseconds: float | None, text: str) -> None:
+    assert duration_text(milliseconds) == text
 
 
 @pytest.mark.parametrize(
@@ -89,13 +92,6 @@ def test_lengths_have_their_two_largest_units(seconds: float, text: str) -> None
     assert length_text(seconds) == length_text(timedelta(seconds=seconds)) == text
 
 
-@pytest.mark.parametrize(
-    ("milliseconds", "text"), [(850, "850 ms"), (4500, "4.5 s"), (4000, "4 s"), (130_000, "2 min 10 s")]
-)
-def test_milliseconds_become_seconds(milliseconds: float, text: str) -> None:
-    assert milliseconds_text(milliseconds) == text
-
-
 def test_round_numbers_have_no_decimals() -> None:
     assert [span_ms_text(each) for each in (500, 2000, 900_000)] == ["500 ms", "2 s", "15 min"]
 
@@ -133,7 +129,7 @@ def test_the_catalogue_has_the_units_and_the_order_of_a_date() -> None:
     with override("zh-hans"):
         assert [Unit.SECONDS.text(5400), Unit.MILLISECONDS.text(4500)] == ["1 小时 30 分钟", "4.5 秒"]
         assert [span_text(900), age_text(timedelta(seconds=130))] == ["15 分钟", "2 分钟 10 秒"]
-        assert flink_duration_text(3_723_000) == "1h 2m 3s"
+        assert [duration_text(12), duration_text(3_723_000)] == ["12 毫秒", "1 小时 2 分钟"]
         assert [time_text(at, DATE), time_text(at, SHORT_DATE_AND_CLOCK)] == ["2026年5月3日", "5月3日 04:05:06"]
     assert [time_text(at, DATE), time_text(at, SHORT_DATE_AND_CLOCK)] == ["3 May 2026", "May 3, 04:05:06"]
 

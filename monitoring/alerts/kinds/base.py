@@ -18,7 +18,7 @@ from django.utils.translation import gettext
 from monitoring.alerts.rule_facts import Facts
 from monitoring.marking import plural as ngettext
 from monitoring.reasons.reason import Reason, ReasonCode
-from monitoring.units import ENGLISH, Translated, bytes_text, length_text, milliseconds_text
+from monitoring.units import ENGLISH, Translated, bytes_text, duration_text, length_text
 
 
 class Unit(Enum):
@@ -37,7 +37,7 @@ class Unit(Enum):
             case Unit.SECONDS:
                 return length_text(value, translated)
             case Unit.MILLISECONDS:
-                return milliseconds_text(value, translated)
+                return duration_text(value, translated)
             case Unit.BYTES:
                 return bytes_text(value, translated)
             case Unit.PERCENT:

@@ -35,7 +35,7 @@ def settle(page: Page, name: str) -> None:
     if name == "checkpoint":
         page.locator(".expander:visible").first.click()
         expect(page.locator(".detail-row").get_by_text("Minimum")).to_be_visible()
-    expect(page.get_by_role("cell", name="0ms", exact=True)).to_have_count(0)
+    expect(page.get_by_role("cell", name="0 ms", exact=True)).to_have_count(0)
 
 
 def test_pages_of_a_continuous_job(read_as: Callable[..., Reader], signs_of_life: None, now: datetime) -> None:

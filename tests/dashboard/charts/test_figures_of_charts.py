@@ -24,7 +24,7 @@ from dashboard.charts.sizes import sizes_figure
 from dashboard.queries.rolled import RolledPoint
 from dashboard.queries.series import AlignmentColumn, AlignmentGrid, CheckpointPoint, RunStart, Span
 from monitoring.history.quantiles import RangeFigures
-from monitoring.units import flink_duration_text
+from monitoring.units import duration_text
 
 NOW = datetime(2026, 11, 21, 14, 0, tzinfo=UTC)
 SPAN = Span(NOW - timedelta(hours=1), NOW)
@@ -63,7 +63,7 @@ def test_one_outlier_does_not_flatten_the_other_bars() -> None:
     above = figure["data"][roles(figure).index("above")]
     assert list(above["y"]) == [top]
     assert list(above["x"]) == [figure["data"][0]["x"][20]]
-    assert note_of(figure) == f"Triangles: values above the axis, up to {flink_duration_text(600_000)}."
+    assert note_of(figure) == f"Triangles: values above the axis, up to {duration_text(600_000)}."
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_one_outlier_does_not_flatten_the_p95_of_long_ranges() -> None:
     assert 300 <= figure["layout"]["yaxis"]["range"][1] <= 500
     assert len(figure["data"][roles(figure).index("above")]["x"]) == 1
     assert max(figure["data"][roles(figure).index("longest")]["y"]) == 900_000
-    assert note_of(figure).endswith(f"up to {flink_duration_text(900_000)}.")
+    assert note_of(figure).endswith(f"up to {duration_text(900_000)}.")
 
 
 def test_failed_checkpoints_are_marked_by_more_than_colour() -> None:

@@ -75,8 +75,8 @@ def test_the_pages_show_the_figures_and_every_action_is_refused(admin: Client, s
     assert "Run 1: 1 batches completed" in page
     assert "Spark reports no failed batches." in page
     assert "Batch 0 figures of Spark Rows read 7 Rows arriving per second – Rows processed per second 2.5" in page
-    assert "addBatch 200ms commitOffsets 30ms" in page
-    assert "addBatch 200ms" in text_of(admin.get(reverse("checkpoint", args=[Checkpoint.objects.get().pk])))
+    assert "addBatch 200 ms commitOffsets 30 ms" in page
+    assert "addBatch 200 ms" in text_of(admin.get(reverse("checkpoint", args=[Checkpoint.objects.get().pk])))
     sent = (("job-savepoint", {}), ("job-stop", {}), ("job-cancel", {"reason": "x"}), ("job-restart", {"from": "stop"}))
     for name, body in sent:
         answer = admin.post(reverse(name, args=[job.pk]), body, follow=True)

@@ -23,7 +23,7 @@ from dashboard.templatetags import figures
 from monitoring.engine.client import FlinkClient
 from monitoring.models import Checkpoint, Cluster, Run
 from monitoring.polling.poller import Poller
-from monitoring.units import bytes_text, flink_duration_text
+from monitoring.units import bytes_text, duration_text
 from tests.monitoring.engine.answering import answering_engine, answers_of, sample
 
 pytestmark = pytest.mark.django_db
@@ -71,7 +71,7 @@ HISTORY: list[tuple[str, Text]] = [
     ("id", number),
     ("trigger_timestamp", clock),
     ("latest_ack_timestamp", clock),
-    ("end_to_end_duration", flink_duration_text),
+    ("end_to_end_duration", duration_text),
     ("checkpointed_size", bytes_text),
     ("state_size", bytes_text),
     ("processed_data", bytes_text),
@@ -105,7 +105,7 @@ def test_the_expanded_row_has_operators_path_type_and_whether_it_was_discarded(
             assert f"{task['num_acknowledged_subtasks']}/{task['num_subtasks']}" in page
             for name, text in (
                 ("latest_ack_timestamp", clock),
-                ("end_to_end_duration", flink_duration_text),
+                ("end_to_end_duration", duration_text),
                 ("checkpointed_size", bytes_text),
                 ("state_size", bytes_text),
                 ("processed_data", bytes_text),
@@ -123,24 +123,24 @@ def test_every_subtask_has_every_figure_with_minimum_average_and_maximum(run: Ru
         assert row is not None
         for value, text in (
             (subtask["ack_timestamp"], clock),
-            (subtask["end_to_end_duration"], flink_duration_text),
+            (subtask["end_to_end_duration"], duration_text),
             (subtask["checkpointed_size"], bytes_text),
             (subtask["state_size"], bytes_text),
-            (subtask["checkpoint"]["sync"], flink_duration_text),
-            (subtask["checkpoint"]["async"], flink_duration_text),
+            (subtask["checkpoint"]["sync"], duration_text),
+            (subtask["checkpoint"]["async"], duration_text),
             (subtask["alignment"]["processed"], bytes_text),
             (subtask["alignment"]["persisted"], bytes_text),
-            (subtask["alignment"]["duration"], flink_duration_text),
-            (subtask["start_delay"], flink_duration_text),
+            (subtask["alignment"]["duration"], duration_text),
+            (subtask["start_delay"], duration_text),
         ):
             assert text(value) in row[0], value
         assert "<td>no</td>" in row[0]  # unaligned
     summary = result["summary"]
     for name, text in (
-        ("end_to_end_duration", flink_duration_text),
+        ("end_to_end_duration", duration_text),
         ("checkpointed_size", bytes_text),
         ("state_size", bytes_text),
-        ("start_delay", flink_duration_text),
+        ("start_delay", duration_text),
     ):
         for measure, heading in (("min", "Minimum"), ("avg", "Average"), ("max", "Maximum")):
             row = re.search(rf"<th scope=\"row\" colspan=\"2\">{heading}</th>.*?</tr>", page)
@@ -163,7 +163,7 @@ def test_the_overview_has_the_counts_and_the_newest_of_each_kind(run: Run, seen:
     row = page[page.index("Latest by type") :]
     for value in (
         number(newest["id"]),
-        flink_duration_text(newest["end_to_end_duration"]),
+        duration_text(newest["end_to_end_duration"]),
         bytes_text(newest["checkpointed_size"]),
         bytes_text(newest["state_size"]),
         newest["external_path"],

@@ -121,11 +121,11 @@ def test_the_pages_show_spark_s_figures_and_unknown_ones_as_unknown(caller: Call
     assert "Run 1: 2 batches completed" in page
     assert "Spark reports no failed batches." in page
     assert "Batch 1 figures of Spark Rows read 7 Rows arriving per second 2.5 Rows processed per second –" in page
-    assert "addBatch 200ms walCommit 20ms" in page
+    assert "addBatch 200 ms walCommit 20 ms" in page
     assert "Batches not reported 4" in page
     assert "stateStoreSave 4 – – – 900 B –" in page
     checkpoint = Checkpoint.objects.get(checkpoint_id=0)
-    assert "addBatch 200ms" in text_of(admin.get(reverse("checkpoint", args=[checkpoint.pk])))
+    assert "addBatch 200 ms" in text_of(admin.get(reverse("checkpoint", args=[checkpoint.pk])))
     for name in ("job-runs", "job-history", "job-summary", "job-configuration", "job-savepoints", "job-exceptions"):
         assert admin.get(reverse(name, args=[job.pk])).status_code == 200
     for name in ("fleet", "clusters"):

@@ -54,7 +54,7 @@ def test_the_page_shows_what_happened_after_the_snapshot(
             job=job, at=now - timedelta(minutes=minutes), part="checkpointing", key=key, kind=ChangeKind.CHANGED
         )
     page = page_of(operator, job, older)
-    assert "6 checkpoints completed, 2 failed, 1 run started" in page
+    assert "6 checkpoints completed · 2 failed · 1 run started" in page
     assert "version 1</a> of the program. The new run uses a different program, parallelism." in page
     assert "Changed settings</a>: interval, timeout." in page
 

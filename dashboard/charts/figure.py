@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from html import escape
 from math import ceil, log2
 from typing import Any
+from unicodedata import east_asian_width
 
 import plotly.graph_objects as go
 from django.utils import timezone
@@ -252,7 +253,8 @@ def _labels(starts: Sequence[RunStart], span: Span) -> list[dict[str, Any]]:
 
 def _places(at: float, texts: Sequence[str]) -> Iterator[tuple[str, str, float, float]]:
     for text in texts:
-        width = len(text) * _LETTER
+        # Chinese characters are twice as wide.
+        width = sum(2 if east_asian_width(letter) in "WF" else 1 for letter in text) * _LETTER
         yield text, "left", at, at + width
         yield text, "right", at - width, at
 

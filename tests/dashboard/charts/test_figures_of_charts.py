@@ -185,6 +185,13 @@ def test_restart_labels_do_not_overlap() -> None:
     assert [label["xanchor"] for label in layout["annotations"]] == ["left", "right"]
 
 
+def test_chinese_labels_need_twice_the_room() -> None:
+    start = RunStart(2, NOW - timedelta(minutes=9), "savepoint 4")
+    with override("zh-hans"):
+        (label,) = durations_figure([POINT], [start], SPAN)["layout"]["annotations"]
+    assert (label["text"], label["xanchor"]) == ("运行 2 · 恢复自保存点 4", "right")
+
+
 @pytest.mark.parametrize(
     ("highest", "steps", "texts"),
     [

@@ -186,7 +186,7 @@ def test_restart_labels_do_not_overlap() -> None:
 
 
 def test_chinese_labels_need_twice_the_room() -> None:
-    start = RunStart(2, NOW - timedelta(minutes=9), "savepoint 4")
+    start = RunStart(2, NOW - timedelta(minutes=9), "保存点 4")
     with override("zh-hans"):
         (label,) = durations_figure([POINT], [start], SPAN)["layout"]["annotations"]
     assert (label["text"], label["xanchor"]) == ("运行 2 · 恢复自保存点 4", "right")

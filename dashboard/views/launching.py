@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -27,7 +29,7 @@ from dashboard.acts.launches import (
 )
 from dashboard.acts.shown import JobChanged, ShownRun, check_shown_run, repeat_hint
 from dashboard.forms.editing import for_editing
-from dashboard.forms.launch import REPLACE, SAVE, LaunchForm
+from dashboard.forms.launch import REPLACE, SAVE, LaunchForm, StartForm
 from dashboard.forms.resource_program import ResourceProgramForm
 from dashboard.language import rendered
 from dashboard.views.access import operator_required
@@ -63,22 +65,14 @@ def change_launch(request: HttpRequest, pk: int) -> HttpResponse:
     if not form.is_valid():
         return _page(request, job, form, status=422)
     by = actor_of(request)
-    try:
+    with _refusals_in(form):
         if form.cleaned_data["now"] == REPLACE:
             check_shown_run(job, ShownRun.read(request.POST), timezone.now())
         if sent := form.cleaned_data["upload"]:
             form.spec["jar_id"] = upload(job, sent.name, sent.read(), by, Intent())
         if form.cleaned_data["now"] == SAVE:
             return _save(request, job, form, by)
-        attempt = start_with_launch(job, form, by)
-    except JobChanged as moved:
-        form.add_error(None, _("Nothing was stopped. %(moved)s") % {"moved": f"{moved} {repeat_hint()}"})
-    except NotStarted as refused:
-        form.add_error(refused.field if refused.field in form.fields else None, str(refused))
-    except AttemptOpen as taken:
-        form.add_error(None, _("Nothing was stopped. %(taken)s") % {"taken": rendered(taken.reason)})
-    else:
-        return redirect("restart-progress", attempt.pk)
+        return redirect("restart-progress", start_with_launch(job, form, by).pk)
     return _page(request, job, form, status=422)
 
 
@@ -90,16 +84,23 @@ def _change_program(request: HttpRequest, job: Job, row: FoundResource) -> HttpR
         return _program_page(request, job, row, silent=silent, status=422)
     if not form.is_valid():
         return _program_page(request, job, row, form, status=422)
-    try:
+    with _refusals_in(form):
         check_shown_run(job, ShownRun.read(request.POST), timezone.now())
         return redirect("restart-progress", start_through_operator(job, form, actor_of(request)).pk)
+    return _program_page(request, job, row, form, status=422)
+
+
+@contextmanager
+def _refusals_in(form: StartForm) -> Iterator[None]:
+    """Add an error to the form if the job cannot be started with it."""
+    try:
+        yield
     except JobChanged as moved:
         form.add_error(None, _("Nothing was stopped. %(moved)s") % {"moved": f"{moved} {repeat_hint()}"})
     except NotStarted as refused:
         form.add_error(refused.field if refused.field in form.fields else None, str(refused))
     except AttemptOpen as taken:
         form.add_error(None, _("Nothing was stopped. %(taken)s") % {"taken": rendered(taken.reason)})
-    return _program_page(request, job, row, form, status=422)
 
 
 def _program_page(

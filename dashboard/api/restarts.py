@@ -350,8 +350,9 @@ def change_operator_program(request: HttpRequest, job_id: int, body: OperatorPro
     given.pop("run_id", None)
     row = _operated(job)
     with _refusals():
-        data = filled(program_form(job, row, admin), given)
-        form = checked(program_form(job, row, admin, data))
+        program = read_program(row)
+        data = filled(program_form(job, row, program, admin), given)
+        form = checked(program_form(job, row, program, admin, data))
         check_shown_run(job, body.shown, timezone.now())
         return Status(202, start_through_operator(job, form, actor_of(request)))
 

@@ -35,6 +35,7 @@ from dashboard.language import rendered
 from dashboard.views.access import operator_required
 from dashboard.views.job import find_job, job_context
 from monitoring.engine.errors import EngineError
+from monitoring.kubernetes.job_program import read_program
 from monitoring.kubernetes.job_resources import resource_of
 from monitoring.models import FoundResource, Job, LaunchVersion
 from monitoring.programs import copy_of
@@ -52,7 +53,7 @@ def launch(request: HttpRequest, pk: int) -> HttpResponse:
         return change_launch(request, pk)
     job = find_job(pk)
     if (row := resource_of(job)) is not None:
-        return _program_page(request, job, row)
+        return _program(request, job, row)
     return _page(request, job, _form(request, job, None))
 
 
@@ -79,15 +80,16 @@ def change_launch(request: HttpRequest, pk: int) -> HttpResponse:
 def _change_program(request: HttpRequest, job: Job, row: FoundResource) -> HttpResponse:
     """Let the Flink operator replace the job with a changed program."""
     try:
-        form = program_form(job, row, access_of(request).may(Role.ADMIN), request.POST)
+        program = read_program(row)
     except EngineError as silent:
-        return _program_page(request, job, row, silent=silent, status=422)
+        return _program_page(request, job, None, silent, status=422)
+    form = program_form(job, row, program, access_of(request).may(Role.ADMIN), request.POST)
     if not form.is_valid():
-        return _program_page(request, job, row, form, status=422)
+        return _program_page(request, job, form, status=422)
     with _refusals_in(form):
         check_shown_run(job, ShownRun.read(request.POST), timezone.now())
         return redirect("restart-progress", start_through_operator(job, form, actor_of(request)).pk)
-    return _program_page(request, job, row, form, status=422)
+    return _program_page(request, job, form, status=422)
 
 
 @contextmanager
@@ -103,19 +105,22 @@ def _refusals_in(form: StartForm) -> Iterator[None]:
         form.add_error(None, _("Nothing was stopped. %(taken)s") % {"taken": rendered(taken.reason)})
 
 
+def _program(request: HttpRequest, job: Job, row: FoundResource) -> HttpResponse:
+    """Show the program in the job's resource, or why Kubernetes does not tell it. No transaction is open meanwhile."""
+    try:
+        program = read_program(row)
+    except EngineError as silent:
+        return _program_page(request, job, None, silent)
+    return _program_page(request, job, program_form(job, row, program, access_of(request).may(Role.ADMIN)))
+
+
 def _program_page(
     request: HttpRequest,
     job: Job,
-    row: FoundResource,
-    form: ResourceProgramForm | None = None,
+    form: ResourceProgramForm | None,
     silent: EngineError | None = None,
     status: int = 200,
 ) -> HttpResponse:
-    if form is None and silent is None:
-        try:
-            form = program_form(job, row, access_of(request).may(Role.ADMIN))
-        except EngineError as error:
-            silent = error
     context = job_context(job, "configuration") | {"form": form, "silent": silent.reason if silent else ""}
     return render(request, "job/resource_program.html", context, status=status)
 

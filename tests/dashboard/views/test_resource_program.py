@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
@@ -11,6 +14,7 @@ from monitoring.models import DiscoverySource, Job, RestartAttempt
 from tests.monitoring.discovery.operated_job import make_job
 from tests.monitoring.discovery.played_kubernetes import FLINK, SESSION_JOB
 from tests.monitoring.discovery.played_operator import PlayedOperator
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.django_db
 TYPED = {
@@ -140,3 +144,32 @@ def test_the_configuration_page_leads_to_the_program(viewer: Client, operated_jo
     page = text(viewer.get(reverse("job-configuration", args=[operated_job.pk])))
     assert f'href="{page_of(operated_job)}"' in page
     assert "The Flink operator starts this job from the resource prod/orders" in page
+
+
+OPEN_TRANSACTIONS = """
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
+"""
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_kubernetes_that_hangs_costs_the_reader_three_seconds_and_no_transaction(
+    viewer: Client, operated_job: Job, operated: PlayedOperator
+) -> None:
+    operated.kubernetes.silent = True
+
+    def view() -> str:
+        try:
+            return text(viewer.get(page_of(operated_job)))
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as reader:
+        page = reader.submit(view)
+        eventually("the page waits for Kubernetes", lambda: operated.kubernetes.requests["get", FLINK])
+        with connection.cursor() as cursor:
+            cursor.execute(OPEN_TRANSACTIONS)
+            assert cursor.fetchone() == (0,)
+        assert "did not answer" in page.result()
+        assert "within 3 s." in page.result()
+        assert f'<a href="{page_of(operated_job)}">Try again</a>' in page.result()

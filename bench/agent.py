@@ -71,15 +71,15 @@ def _figures(pyspark: str, measured: dict[str, list[float]]) -> list[Figure]:
     control = measured.pop(CONTROL)
     median = statistics.median(without)
     return [
-        Figure(f"PySpark {pyspark}: a batch without an agent, median", median, "ms"),
-        Figure("its slowest of 2,000 batches without an agent (noise)", noise, "ms"),
+        Figure(f"PySpark {pyspark}, batch without an agent, median", median, "ms"),
+        Figure("its slowest of 2,000 (the noise)", noise, "ms"),
         Figure("control group slower than the other half", _later(control, max(without[: len(control)])), "batches"),
         *(
-            Figure(f"Waymark {name}: batches of {len(ms):,} later than the noise", _later(ms, noise), "batches", goal=0)
+            Figure(f"PySpark {pyspark}, slower batches, Waymark", _later(ms, noise), "", goal=0, case=name)
             for name, ms in measured.items()
         ),
         *(
-            Figure(f"Waymark {name}: median batch against none", statistics.median(ms) / median, "×")
+            Figure("median batch against none while Waymark", statistics.median(ms) / median, "×", case=name)
             for name, ms in measured.items()
         ),
     ]

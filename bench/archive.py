@@ -68,7 +68,7 @@ def _of_a_week() -> list[Figure]:
     return [
         Figure(f"a row in the archive, of {rows:,} of a week", archived / rows, "bytes"),
         Figure("a row in PostgreSQL, its indexes included", week.size / rows, "bytes"),
-        Figure("PostgreSQL's size in that of the archive", week.size / archived, "times", 10, at_most=False),
+        Figure("size in PostgreSQL against the archive", week.size / archived, "×", 10, at_most=False),
         Figure("written and compared by Spark, on two cores", rows / took, "rows/s"),
         Figure("the most memory of the process and its Spark meanwhile", max(memory) / 2**20, "MiB"),
         Figure(f"the newest page of a job's archived checkpoints (median of {PROBES})", median(reads), "ms"),

@@ -62,11 +62,11 @@ def _figures(page: Page, name: str, url: str) -> list[Figure]:
     minute = traffic.taken()
     shift = float(page.evaluate("window.shift"))
     return [
-        Figure(f"{name}, layout shift within {OPEN_S} s", shift, "", 0.05),
-        Figure(f"{name}, requests of the open page", minute.requests * 60 / OPEN_S, "a minute", 80),
-        Figure(f"{name}, data of the open page", minute.size * 60 / OPEN_S / 1000, "KB a minute", 400),
-        Figure(f"{name}, first view with an empty cache", first.size / 1000, "KB", FIRST_VIEW_KB[name]),
-        Figure(f"{name}, requests of the first view", first.requests, ""),
+        Figure(f"layout shift within {OPEN_S} s", shift, "", 0.05, case=name),
+        Figure("requests a minute", minute.requests * 60 / OPEN_S, "", 80, case=name),
+        Figure("data a minute", minute.size * 60 / OPEN_S / 1000, "KB", 400, case=name),
+        Figure("first view, empty cache", first.size / 1000, "KB", FIRST_VIEW_KB[name], case=name),
+        Figure("requests of the first view", first.requests, "", case=name),
     ]
 
 

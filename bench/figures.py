@@ -13,27 +13,37 @@ class BenchmarkFailed(Exception):
 
 @dataclass(frozen=True)
 class Figure:
-    """A measured value. `goal` is None if there is no goal. It is an upper limit with `at_most`, else a lower limit."""
+    """A measured value. `goal` is None if there is no goal. It is an upper limit with `at_most`, else a lower limit.
+
+    `case` tells figures with the same name apart. Those with goals share a row in the documentation.
+    """
 
     name: str
     value: float
     unit: str
     goal: float | None = None
     at_most: bool = True
+    case: str = ""
 
     def row(self) -> str:
-        return f"| {self.name} | {self.measured()} | {self.reached()} |"
+        name = f"{self.name}: {self.case}" if self.case else self.name
+        goal = "–" if self.goal is None else f"{self.limit}: {'met' if self.is_met else '**missed**'}"
+        value = f"{self.value:,.2f} {self.unit}".rstrip()
+        return f"| {name} | {value} | {goal} |"
 
-    def measured(self) -> str:
-        return f"{self.value:,.2f} {self.unit}".rstrip()
+    @property
+    def limit(self) -> str:
+        return f"{'≤' if self.at_most else '≥'} {shortened(self.goal or 0)}"
 
-    def reached(self) -> str:
-        """Return the goal, and whether the value meets it."""
-        if self.goal is None:
-            return "–"
-        met = self.value <= self.goal if self.at_most else self.value >= self.goal
-        goal = f"{'≤' if self.at_most else '≥'} {self.goal:,.2f} {self.unit}".rstrip()
-        return f"{goal}: {'met' if met else '**missed**'}"
+    @property
+    def is_met(self) -> bool:
+        goal = self.value if self.goal is None else self.goal
+        return self.value <= goal if self.at_most else self.value >= goal
+
+
+def shortened(value: float) -> str:
+    """Return the value with three digits, or without decimals."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def print_figures(title: str, figures: list[Figure]) -> None:

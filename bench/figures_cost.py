@@ -55,8 +55,8 @@ def measure() -> list[Figure]:
         with_log, without = _compare(root)
         return [
             *figures,
-            Figure("a batch of 2 partitions, Spark writes its event log", with_log, "ms"),
-            Figure("the same without an event log", without, "ms"),
+            Figure("batch of 2 partitions with an event log", with_log, "ms"),
+            Figure("batch without an event log", without, "ms"),
             *_boundary_figures(root),
         ]
 
@@ -145,14 +145,14 @@ def _reading_figures(root: Path, partitions: int, recorded: Recorded) -> list[Fi
     later = old.read_all()
     goal = max(GOAL_MS, GOAL_SHARE * recorded.batch_ms)
     size = sum(len(line) for line in recorded.batches[BATCHES - 1])
-    name = f"{partitions} partitions"
+    case = f"{partitions} partitions"
     return [
-        Figure(f"{name}: event log of a batch", size / 1024, "KiB"),
-        Figure(f"{name}: a batch (median)", recorded.batch_ms, "ms"),
-        Figure(f"{name}: reading a batch's log", per_batch, "ms", goal=goal),
-        Figure(f"{name}: and its figures, at a checkpoint", per_batch + query_ms, "ms", goal=goal),
-        Figure(f"{name}: the same after {BATCHES_BEFORE:,} batches", later + old.query_ms, "ms", goal=goal),
-        Figure(f"{name}: memory grown over the last 90,000 of them", grown / 1024, "KiB", goal=256),
+        Figure("event log of a batch", size / 1024, "KiB", case=case),
+        Figure("batch, median", recorded.batch_ms, "ms", case=case),
+        Figure("reading a batch's log", per_batch, "ms", case=case),
+        Figure("figures of a checkpoint", per_batch + query_ms, "ms", goal, case=case),
+        Figure(f"after {BATCHES_BEFORE:,} batches", later + old.query_ms, "ms", goal, case=case),
+        Figure("memory growth", grown / 1024, "KiB", 256, case=case),
     ]
 
 
@@ -228,13 +228,13 @@ def _small_batch(batch: int) -> list[bytes]:
 def _boundary_figures(root: Path) -> list[Figure]:
     figures = []
     for partitions in (2, 200):
-        name = f"{partitions} partitions, {RETAINED} batches retained"
+        case = f"{partitions} partitions"
         files = _location(root / f"location-{partitions}", partitions)
         tick = _median_ms(lambda each=files: each.has_committed(RETAINED))  # type: ignore[misc]
         staged = _median_ms(_staging(files, root / f"staged-{partitions}"), times=5)
         figures += [
-            Figure(f"{name}: a look for the boundary", tick, "ms", goal=0.1),
-            Figure(f"{name}: linking a checkpoint's files", staged, "ms"),
+            Figure("look for the boundary", tick, "ms", 0.1, case=case),
+            Figure("linking a checkpoint's files", staged, "ms", case=case),
         ]
     return figures
 

@@ -33,8 +33,8 @@ def measure(*, full: bool = False) -> list[Figure]:
             figures += _by_copy(connection, Size(jobs=1000, checkpoints=FULL if full else SMALL, end=end))
         return [
             *figures,
-            Figure(f"rows as a poll writes them, {BATCH} a statement", _by_upsert(), "rows/s", 20_000, at_most=False),
-            Figure(f"the newest page of a job's history (median of {PROBES})", _page_ms(), "ms", 20),
+            Figure("rows as a poll writes them", _by_upsert(), "rows/s", 20_000, at_most=False),
+            Figure("newest page of a job's history", _page_ms(), "ms", 20),
         ]
 
 
@@ -50,12 +50,10 @@ def _by_copy(connection: Any, size: Size) -> list[Figure]:
     connection.execute("DROP TABLE plain")
     connection.execute("ANALYZE monitoring_checkpoint")
     return [
-        Figure(
-            f"{rows:,} rows by COPY, with all indexes and triggers", rows / partitions, "rows/s", 20_000, at_most=False
-        ),
-        Figure("the same by COPY into a plain table without any", rows / plain, "rows/s"),
-        Figure("time for both, against each other", partitions / plain, "×"),
-        Figure("a row in PostgreSQL, its indexes included", _scalar(connection, _SIZE) / (before + rows), "bytes"),
+        Figure("rows by COPY", rows / partitions, "rows/s", 20_000, at_most=False),
+        Figure("into a table without indexes and triggers", rows / plain, "rows/s"),
+        Figure("time against that", partitions / plain, "×"),
+        Figure("row in PostgreSQL with indexes", _scalar(connection, _SIZE) / (before + rows), "bytes"),
     ]
 
 

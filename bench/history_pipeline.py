@@ -87,16 +87,16 @@ def _speed(connection: Any, run: Run, rows: int, end: datetime) -> list[Figure]:
     each = {part: (processors[-1][part] - processors[0][part]) / (most - least) * 1e6 for part in PARTS}
     return [
         *(
-            Figure(f"pipeline, {count:,} rows, {CORES} cores", count / took, "rows/s")
+            Figure("pipeline", count / took, "rows/s", case=f"{count:,} rows")
             for count, took in zip(there[1:], times, strict=True)
         ),
-        Figure("pipeline, each further row", further, "rows/s", 50_000, at_most=False),
+        Figure("pipeline, further rows", further, "rows/s", 50_000, at_most=False),
         # The goal means 50,000 rows per second on two idle cores.
-        Figure("processor time of each further row", sum(each.values()), "µs", 1e6 * CORES / 50_000),
-        *(Figure(f"of which {part}", each[part], "µs") for part in PARTS),
-        Figure("time grows with rows to the power of", _power(there[1:], times), "", 1.1),
-        Figure("the same by one SQL statement, hours only, exact quantiles", most / by_sql, "rows/s"),
-        Figure("pipeline's time against that", times[-1] / by_sql, "×"),
+        Figure("processor time of a further row", sum(each.values()), "µs", 1e6 * CORES / 50_000),
+        *(Figure("of it", each[part], "µs", case=part) for part in PARTS),
+        Figure("exponent of growth", _power(there[1:], times), "", 1.1),
+        Figure("one SQL statement, hours only, exact quantiles", most / by_sql, "rows/s"),
+        Figure("time against that", times[-1] / by_sql, "×"),
     ]
 
 
@@ -113,9 +113,9 @@ def _incremental_runs(connection: Any, run: Run, end: datetime) -> list[Figure]:
         taken_for.append((wall, {part: seconds - before[part] for part, seconds in used().items()}))
     wall, processors = sorted(taken_for, key=lambda each: sum(each[1].values()))[INCREMENTAL_ROUNDS // 2]
     return [
-        Figure(f"a look at {INCREMENTAL_JOBS:,} jobs half an hour into one with {AN_HOUR} checkpoints", wall, "s"),
-        Figure("processor time of it, by job", 1e3 * sum(processors.values()) / INCREMENTAL_JOBS, "ms"),
-        *(Figure(f"of which {part}", 1e3 * processors[part] / INCREMENTAL_JOBS, "ms") for part in PARTS),
+        Figure(f"update of {INCREMENTAL_JOBS:,} jobs after half an hour", wall, "s"),
+        Figure("processor time by job", 1e3 * sum(processors.values()) / INCREMENTAL_JOBS, "ms"),
+        *(Figure("of it", 1e3 * processors[part] / INCREMENTAL_JOBS, "ms", case=part) for part in PARTS),
     ]
 
 
@@ -145,11 +145,11 @@ def _sizes(connection: Any) -> list[Figure]:
     }
     whole = {name: each[name] * rows[name] * JOBS / GB for name in _WIDTHS}
     return [
-        *(Figure(f"a roll-up of a {name}, a checkpoint a minute", each[name], "bytes") for name in _WIDTHS),
-        *(Figure(f"{rows[name]:,} {name}s of {JOBS:,} jobs", whole[name], "GB") for name in _WIDTHS),
-        Figure(f"roll-ups of a year of {JOBS:,} jobs", sum(whole.values()), "GB", 3),
+        *(Figure("roll-up", each[name], "bytes", case=name) for name in _WIDTHS),
+        *(Figure(f"roll-ups of {JOBS:,} jobs", whole[name], "GB", case=f"{rows[name]:,} {name}s") for name in _WIDTHS),
+        Figure(f"roll-ups of {JOBS:,} jobs for a year", sum(whole.values()), "GB", 3),
         Figure(
-            "the same with every hour kept",
+            "with every hour kept",
             whole["minute"] + whole["day"] + each["hour"] * YEAR * 24 * JOBS / GB,
             "GB",
         ),
@@ -188,10 +188,8 @@ def _charts(connection: Any, run: Run, rows: int, end: datetime) -> list[Figure]
         since = end - timedelta(days=YEAR)
         by_rollups, by_sql = _chart_ms(connection, job, since, end)
         figures += [
-            Figure(
-                f"a chart of a year, {count:,} checkpoints, from roll-ups (median of {CHARTS})", by_rollups, "ms", 300
-            ),
-            Figure("the same from the checkpoints, by SQL", by_sql, "ms"),
+            Figure("chart of a year, by checkpoints", by_rollups, "ms", 300, case=f"{count:,}"),
+            Figure("by SQL over the checkpoints", by_sql, "ms", case=f"{count:,}"),
         ]
     return figures
 

@@ -102,18 +102,13 @@ def _figures(engine: str, times: Times, kept_s: float) -> list[Figure]:
     hold_s = max(HOLD_DOWN.total_seconds(), kept_s)
     started, bare = statistics.median(times.started), statistics.median(times.bare)
     return [
-        Figure(f"{engine}: death to read, median", statistics.median(times.seen), "s", POLL_S + 1),
-        Figure(
-            f"{engine}: death to decision, median (poll {POLL_S:g} s, hold-down {hold_s:g} s)",
-            statistics.median(times.decided),
-            "s",
-            POLL_S + hold_s,
-        ),
-        Figure(f"{engine}: death to decision, longest", max(times.decided), "s"),
-        Figure(f"{engine}: decision to RUNNING, median", started, "s"),
-        Figure(f"{engine}: bare start to RUNNING, median", bare, "s"),
-        Figure(f"{engine}: Waymark's start against the bare one", started / bare, "×", 1.1),
-        Figure(f"{engine}: death to RUNNING, median", _median_sum(times), "s"),
+        Figure("death to read", statistics.median(times.seen), "s", POLL_S + 1, case=engine),
+        Figure("death to decision", statistics.median(times.decided), "s", POLL_S + hold_s, case=engine),
+        Figure("death to decision, longest", max(times.decided), "s", case=engine),
+        Figure("decision to RUNNING", started, "s", case=engine),
+        Figure("bare start to RUNNING", bare, "s", case=engine),
+        Figure("start against a bare one", started / bare, "×", 1.1, case=engine),
+        Figure("death to RUNNING", _median_sum(times), "s", case=engine),
     ]
 
 

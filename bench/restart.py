@@ -45,13 +45,13 @@ def measure() -> list[Figure]:
             times = _rounds(directory, server.address)
     bare, job, local, warm = (statistics.median(times[name]) for name in NAMES)
     return [
-        Figure("restart of a bare script, median", bare, "s"),
-        Figure("restart of a job from its checkpoint, median", job, "s"),
-        Figure("restart of a job with local recovery, median", local, "s"),
-        Figure("restart of a job with a warm spare, median", warm, "s"),
-        Figure("job from its checkpoint against bare script", job / bare, "×", goal=1.1),
-        Figure("job with local recovery against bare script", local / bare, "×", goal=1.1),
-        Figure("job with a warm spare against bare script", warm / bare, "×", goal=0.6),
+        Figure("restart", bare, "s", case="script"),
+        Figure("restart", job, "s", case="checkpoint"),
+        Figure("restart", local, "s", case="local recovery"),
+        Figure("restart", warm, "s", case="spare"),
+        Figure("against a script", job / bare, "×", goal=1.1, case="checkpoint"),
+        Figure("against a script", local / bare, "×", goal=1.1, case="local recovery"),
+        Figure("against a script", warm / bare, "×", goal=0.6, case="spare"),
     ]
 
 

@@ -80,7 +80,7 @@ def measure() -> list[Figure]:
             idle = _delay(query, root / "idle", _EVERY_S, _SNAPSHOT, _DELAY_ROUNDS)
             busy = _delay(query, root / "busy", 0.0, _CYCLE, _DELAY_ROUNDS)
             speed = _speed(query, root)
-            return [*speed, *busy, *idle, Figure("most on the disk", query.most_used / 1e9, "GB", MOST_BYTES / 1e9)]
+            return [*speed, *busy, *idle, Figure("disk use", query.most_used / 1e9, "GB")]
 
 
 def _check_room(root: Path) -> None:
@@ -291,14 +291,12 @@ def _speed(query: _Query, root: Path) -> list[Figure]:
         Figure("files", len(staged.selected), "files"),
         Figure("`cp -r` of them", cp, "s"),
         Figure("`cp -r` and sync", durable_cp, "s"),
-        Figure("hard link: all files taken", statistics.median(t for t, _, _ in linked) * 1000, "ms", goal=100),
-        Figure(
-            "hard link: `_metadata` durable, checksums known before", statistics.median(d for _, d, _ in linked), "s"
-        ),
-        Figure("hard link: `_metadata` durable, none known before", first[1], "s"),
-        Figure("copy, durable, against `cp -r` and sync: bandwidth", durable_cp / copied, "×", goal=0.9, at_most=False),
-        Figure("copy, durable, against `cp -r` without sync: bandwidth", cp / copied, "×"),
-        Figure("copy, durable, no checksum known before, against `cp -r` and sync", durable_cp / hashed_copy, "×"),
+        Figure("hard link of all files", statistics.median(t for t, _, _ in linked) * 1000, "ms", goal=100),
+        Figure("hard link, `_metadata` durable, known checksums", statistics.median(d for _, d, _ in linked), "s"),
+        Figure("hard link, `_metadata` durable, unknown checksums", first[1], "s"),
+        Figure("copy against `cp -r` and sync", durable_cp / copied, "×", goal=0.9, at_most=False),
+        Figure("copy against `cp -r`", cp / copied, "×"),
+        Figure("copy with unknown checksums against `cp -r` and sync", durable_cp / hashed_copy, "×"),
     ]
 
 
@@ -361,11 +359,11 @@ class _Compared:
     def figures(self, arm: _Arm) -> list[Figure]:
         error = statistics.stdev(self.ratios) / math.sqrt(len(self.ratios))
         figures = [
-            Figure(f"beside {arm.name}: mean", statistics.mean(self.ratios), "×", arm.goal),
-            Figure(f"beside {arm.name}: standard error of the mean", error, "×"),
+            Figure(f"batches beside {arm.name}", statistics.mean(self.ratios), "×", arm.goal),
+            Figure(f"batches beside {arm.name}, standard error", error, "×"),
         ]
         if self.spans_s:
-            figures.append(Figure(f"{arm.name}: durable after", statistics.median(self.spans_s), "s"))
+            figures.append(Figure(f"{arm.name}, durable after", statistics.median(self.spans_s), "s"))
         return figures
 
 
@@ -400,11 +398,11 @@ def _delay(query: _Query, root: Path, every_s: float, batches: int, rounds: int)
             compared[arm].spans_s += durable_s
         said = ", ".join(f"{arm.name} {each.last()}" for arm, each in compared.items())
         print(f"round {number + 1}: {first_ms:.0f} ms, {said}, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
-    figures = [Figure("beside no savepoint: mean", statistics.mean(alone_ms), "ms")]
+    figures = [Figure("batch beside no savepoint", statistics.mean(alone_ms), "ms")]
     for arm, each in compared.items():
         figures += each.figures(arm)
-    how = f"every {every_s:g} s" if every_s else "at full speed"
-    return [replace(figure, name=f"batches {how}: {figure.name}") for figure in figures]
+    how = "idle" if every_s else "busy"
+    return [replace(figure, case=how) for figure in figures]
 
 
 def _span(paced: _Paced, batches: int, act: Callable[[], float] | None) -> tuple[float, list[float]]:

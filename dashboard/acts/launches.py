@@ -18,7 +18,7 @@ from monitoring import audit
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.errors import EngineError
 from monitoring.engine_calls import Call, call_all
-from monitoring.kubernetes.job_program import read_program
+from monitoring.kubernetes.job_program import Record
 from monitoring.kubernetes.job_resources import JobResource
 from monitoring.launches import remember_edit, what_changed
 from monitoring.models import FoundResource, Job, LaunchVersion, RestartAttempt, Savepoint
@@ -79,14 +79,10 @@ def _not_started(refused: RestartRefused) -> NotStarted:
     return NotStarted(refused.field, _("Nothing was stopped. %(refused)s") % {"refused": rendered(refused.reason)})
 
 
-def program_form(job: Job, row: FoundResource, admin: bool, typed: Any = None) -> ResourceProgramForm:
-    """Return the form to change the program in the job's resource, which Kubernetes is asked for.
-
-    Raises:
-        EngineError: Kubernetes did not answer or refused the request.
-    """
+def program_form(job: Job, row: FoundResource, program: Record, admin: bool, typed: Any = None) -> ResourceProgramForm:
+    """Return the form to change `program`, which the job's resource has now."""
     states = [(choice.key, choice.label) for choice in offered_savepoints(job)]
-    resource, program = JobResource.of(row), read_program(row)
+    resource = JobResource.of(row)
     return ResourceProgramForm(
         typed, job=job, states=states, admin=admin, resource=resource, program=program, label_suffix=""
     )

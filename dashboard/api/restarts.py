@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Literal
 from urllib.parse import quote
@@ -315,15 +317,11 @@ def change(request: HttpRequest, job_id: int, body: LaunchIn) -> Status[dict[str
         given["configuration"] = settings_text(given["configuration"])
     data = filled(launch_form(job, version, admin), {"now": SAVE} | given)
     form = checked(launch_form(job, version, admin, data))
-    try:
+    with _refusals():
         if form.cleaned_data["now"] == SAVE:
             return Status(202, {"restart": None, "version": save_launch(job, form, by).number})
         check_shown_run(job, body.shown, timezone.now())
         return Status(202, {"restart": start_with_launch(job, form, by), "version": None})
-    except NotStarted as refused:
-        raise Refused(422, fields=[FieldError(field=refused.field, value=None, message=str(refused))]) from refused
-    except (JobChanged, AttemptOpen) as refused:
-        raise conflict(refused, "Nothing was stopped.") from refused
 
 
 @routes.get(
@@ -351,11 +349,19 @@ def change_operator_program(request: HttpRequest, job_id: int, body: OperatorPro
     job, given, admin = find_job(job_id), body.given(), access_of(request).may(Role.ADMIN)
     given.pop("run_id", None)
     row = _operated(job)
-    try:
-        data = filled(program_form(job, row, admin), given)
-        form = checked(program_form(job, row, admin, data))
+    with _refusals():
+        program = read_program(row)
+        data = filled(program_form(job, row, program, admin), given)
+        form = checked(program_form(job, row, program, admin, data))
         check_shown_run(job, body.shown, timezone.now())
         return Status(202, start_through_operator(job, form, actor_of(request)))
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Answer with an error of the API if the job cannot be started with a changed program."""
+    try:
+        yield
     except EngineError as silent:
         raise unavailable(silent, "Nothing was stopped.") from silent
     except NotStarted as refused:

@@ -9,12 +9,15 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, ClassVar
 
+from django.db.models import Model
+from django.forms import BaseForm
+
 from dashboard.access.roles import Role
 from dashboard.as_code.lines import Entry, Problem
 from monitoring.models import Channel, Cluster, Job, JobDefault
 
 Values = dict[str, Any]
-Act = Callable[[str, datetime], None]  # (actor, now)
+Act = Callable[[str, datetime], object]  # (actor, now), without a result
 JobKey = tuple[str, str]  # the names of a cluster and a job
 
 
@@ -83,6 +86,9 @@ class Plan:
     def remove(self, what: str, act: Act) -> None:
         self.removals.append(Step(Change(what, "remove"), act))
 
+    def remove_row(self, what: str, row: Model) -> None:
+        self.remove(what, lambda by, now: row.delete())
+
     def refuse(self, entry: Entry, key: str, value: object, why: str) -> None:
         """Add the problem that the value of a key is not allowed."""
         shown = "empty" if value in (None, "") else repr(str(value)[:80])
@@ -96,6 +102,11 @@ class Plan:
             start = f"{key}: " if value is None else f"{key} is {str(value)[:80]!r}: "
             for error in of_field:
                 self.problems += [Problem(entry.line_of(key), f"{start}{message}") for message in error.messages]
+
+    def has_errors(self, entry: Entry, form: BaseForm, key_of: Callable[[str], str]) -> bool:
+        if not form.is_valid():
+            self.refuse_form(entry, form.errors.as_data(), key_of)
+        return not form.is_valid()
 
     def is_repeated(self, entry: Entry, what: str, seen: dict[str, int]) -> bool:
         if what in seen:

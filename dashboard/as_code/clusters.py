@@ -77,8 +77,7 @@ def _plan(made: Plan, entry: Entry, cluster: Cluster) -> None:
     before = entry_of(cluster) if is_watched else {}
     secrets = {name: getattr(cluster, name) for name in SECRETS}
     form = ClusterForm(as_query(data), instance=cluster)
-    if not form.is_valid():
-        made.refuse_form(entry, form.errors.as_data(), _key_of_field)
+    if made.has_errors(entry, form, _key_of_field):
         return
     changed = form.instance
     made.clusters[changed.name] = changed

@@ -56,8 +56,7 @@ def _plan(made: Plan, entry: Entry, source: DiscoverySource) -> None:
     if len(made.problems) > problems:
         return
     form = DiscoveryForm(as_query(data), instance=source)
-    if not form.is_valid():
-        made.refuse_form(entry, form.errors.as_data(), lambda name: f"{name}_from" if name in SECRETS else name)
+    if made.has_errors(entry, form, lambda name: f"{name}_from" if name in SECRETS else name):
         return
     changed = form.instance
     after = entry_of(changed)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 
 from django.db.models import Q
 
-from dashboard.as_code.base import Act, Plan, Section, Values, text_of
+from dashboard.as_code.base import Plan, Section, Values, text_of
 from dashboard.as_code.lines import Entry
 from dashboard.forms.measures import format_value
 from dashboard.forms.objective import ObjectiveForm, new_objective
@@ -31,7 +30,7 @@ class Objectives(Section):
         found = {_plan(made, entry, stored, seen) for entry in entries}
         for key, objective in stored.items():
             if key not in found:
-                made.remove(_name_of(key), _removal(objective))
+                made.remove_row(_name_of(key), objective)
 
 
 def _plan(made: Plan, entry: Entry, stored: Mapping[ObjectiveKey, Objective], seen: dict[str, int]) -> ObjectiveKey:
@@ -48,19 +47,10 @@ def _plan(made: Plan, entry: Entry, stored: Mapping[ObjectiveKey, Objective], se
         return key
     before = _entry_of(stored[key]) if key in stored else {}
     form = _form_of(entry.values, stored.get(key), job)
-    if not form.is_valid():
-        made.refuse_form(entry, form.errors.as_data(), _key_of_field)
-        return key
-    objective = form.apply()
-    made.add(_name_of(key), before, _entry_of(objective), lambda by, now: objective.save())
+    if not made.has_errors(entry, form, _key_of_field):
+        objective = form.apply()
+        made.add(_name_of(key), before, _entry_of(objective), lambda by, now: objective.save())
     return key
-
-
-def _removal(objective: Objective) -> Act:
-    def remove(by: str, now: datetime) -> None:
-        objective.delete()
-
-    return remove
 
 
 def _stored() -> list[Objective]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db.models import Q
 
-from dashboard.as_code.base import Act, Plan, Section, Values, list_of, text_of
+from dashboard.as_code.base import Plan, Section, Values, list_of, text_of
 from dashboard.as_code.form_values import as_query, entry_key, export_value, field_name
 from dashboard.as_code.lines import Entry, Problem
 from dashboard.forms.rule import RuleForm
@@ -55,7 +55,7 @@ class Rules(Section):
         found = {_plan(made, entry, stored, seen) for entry in entries}
         for key, rule in stored.items():
             if key not in found and not is_default(rule):
-                made.remove(str(key), _removal(rule))
+                made.remove_row(str(key), rule)
 
 
 def _plan(made: Plan, entry: Entry, stored: Mapping[RuleKey, AlertRule], seen: dict[str, int]) -> RuleKey | None:
@@ -85,8 +85,7 @@ def _plan(made: Plan, entry: Entry, stored: Mapping[RuleKey, AlertRule], seen: d
         return key
     before = _entry_of(rule, kind) if rule.pk else {}
     form = _form_of(entry.values, rule)
-    if not form.is_valid():
-        made.refuse_form(entry, form.errors.as_data(), _key_of_field)
+    if made.has_errors(entry, form, _key_of_field):
         return key
     changed = form.apply()
     after = _entry_of(changed, kind) | {"channels": channels}
@@ -98,13 +97,6 @@ def _save(made: Plan, rule: AlertRule, channels: Sequence[str], now: datetime) -
     rule.evaluated_until, rule.next_check_at = {}, now
     rule.save()
     rule.channels.set([made.channels[name] for name in channels])
-
-
-def _removal(rule: AlertRule) -> Act:
-    def remove(by: str, now: datetime) -> None:
-        rule.delete()
-
-    return remove
 
 
 def _stored() -> list[AlertRule]:

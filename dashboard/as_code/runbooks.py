@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 
-from dashboard.as_code.base import Act, Plan, Section, Values
+from dashboard.as_code.base import Plan, Section, Values
 from dashboard.as_code.lines import Entry
 from dashboard.forms.runbook import RunbookForm
 from monitoring.models import Runbook
@@ -25,7 +24,7 @@ class Runbooks(Section):
         found = {_plan(made, entry, stored, seen) for entry in entries}
         for labels, runbook in stored.items():
             if labels not in found:
-                made.remove(_name_of(labels), _removal(runbook))
+                made.remove_row(_name_of(labels), runbook)
 
 
 def _plan(made: Plan, entry: Entry, stored: Mapping[str, Runbook], seen: dict[str, int]) -> str:
@@ -36,19 +35,9 @@ def _plan(made: Plan, entry: Entry, stored: Mapping[str, Runbook], seen: dict[st
     runbook = stored.get(labels) or Runbook(selector=labels)
     before = _entry_of(runbook) if runbook.pk else {}
     form = RunbookForm(runbook, {"selector": labels, "text": str(entry.values.get("text") or "")})
-    if not form.is_valid():
-        made.refuse_form(entry, form.errors.as_data(), lambda name: {"selector": "labels"}.get(name, name))
-        return labels
-    changed = form.apply()
-    made.add(_name_of(labels), before, _entry_of(changed), lambda by, now: changed.save())
+    if not made.has_errors(entry, form, lambda name: {"selector": "labels"}.get(name, name)):
+        made.add(_name_of(labels), before, _entry_of(form.apply()), lambda by, now: runbook.save())
     return labels
-
-
-def _removal(runbook: Runbook) -> Act:
-    def remove(by: str, now: datetime) -> None:
-        runbook.delete()
-
-    return remove
 
 
 def _name_of(labels: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import plotly.graph_objects as go
@@ -52,7 +53,7 @@ def rolled_figure(
         _line("p95", points, [each.figures[figure].quantiles[0.95] for each in points], 2),
         _line("median", points, [each.figures[figure].quantiles[0.5] for each in points], 2),
     ]
-    traces[0].hovertext, traces[0].hoverinfo = [_tooltip(each, figure, text) for each in points], "text"
+    traces[0].hovertext, traces[0].hoverinfo = _tooltips(points, _headings(points), figure, text), "text"
     longest, p95 = [each.figures[figure].maximum for each in points], [each.figures[figure].p95 for each in points]
     highest = top_of_axis(longest, p95)
     shape["yaxis"] |= byte_ticks(highest or 1024, 3) if name in _IN_BYTES else duration_ticks(max(highest, 10))
@@ -76,8 +77,9 @@ def _sizes(points: Sequence[RolledPoint], shape: dict[str, Any]) -> dict[str, An
     below = _line("written", points, written, 2)
     below.yaxis = "y2"
     above = _line("state", points, full, 2)
+    headings = _headings(points)
     for trace, figure in ((above, "state_size"), (below, "checkpointed_size")):
-        trace.hovertext, trace.hoverinfo = [_tooltip(each, figure, bytes_text) for each in points], "text"
+        trace.hovertext, trace.hoverinfo = _tooltips(points, headings, figure, bytes_text), "text"
     shape["xaxis"] |= {"anchor": "y2"}
     shape["yaxis2"] = shape["yaxis"] | {"domain": [0, 0.36]} | byte_ticks(max([1, *(w or 0 for w in written)]), 2)
     shape["yaxis"] |= {"domain": [0.48, 1]} | byte_ticks(max([1, *(f or 0 for f in full)]), 3)
@@ -99,14 +101,30 @@ def _middle(point: RolledPoint) -> datetime:
     return point.start + (point.end - point.start) / 2
 
 
-def _tooltip(point: RolledPoint, figure: str, text: Callable[[float | None], str]) -> str:
-    figures: RangeFigures = point.figures[figure]
-    lines = [
-        f"{clock_of(point.start)} – {clock_of(point.end)}",
-        _("%(completed)s completed, %(failed)s failed")
-        % {"completed": f"{point.count('completed'):,}", "failed": f"{point.count('failed'):,}"},
+def _headings(points: Sequence[RolledPoint]) -> list[str]:
+    """Return the first lines of each point's tooltip."""
+    clock = cache(clock_of)  # most points begin where another ends
+    counted = _("%(completed)s completed, %(failed)s failed")
+    return [
+        f"{clock(each.start)} – {clock(each.end)}<br>"
+        + counted % {"completed": f"{each.count('completed'):,}", "failed": f"{each.count('failed'):,}"}
+        for each in points
     ]
-    if figures.known:
-        lines += [f"{_('median')} {text(figures.quantiles[0.5])}", f"p95 {text(figures.quantiles[0.95])}"]
-        lines += [f"{_('average')} {text(figures.mean)}", f"{_('max')} {text(figures.maximum)}"]
-    return "<br>".join(lines)
+
+
+def _tooltips(
+    points: Sequence[RolledPoint], headings: Sequence[str], figure: str, text: Callable[[float | None], str]
+) -> list[str]:
+    """Return the tooltip of each point. Their words are translated once, because a chart has thousands of tooltips."""
+    median, average, longest = _("median"), _("average"), _("max")
+
+    def lines(of: RangeFigures) -> Iterator[str]:
+        if of.known:
+            yield f"{median} {text(of.median)}"
+            yield f"p95 {text(of.p95)}"
+            yield f"{average} {text(of.mean)}"
+            yield f"{longest} {text(of.maximum)}"
+
+    return [
+        "<br>".join((heading, *lines(each.figures[figure]))) for each, heading in zip(points, headings, strict=True)
+    ]

@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy as _
 from dashboard.access import accounts
 from dashboard.forms.choices import in_language
 from dashboard.forms.editing import EditForm
-from monitoring.alerts import selector
+from dashboard.forms.selector import checked_selector
 from monitoring.models import Account, AuditEntry, Cluster, GrantedRole
 
 NOTHING, VIEWER, OPERATOR, ADMIN = "nothing", "viewer", "operator", "admin"
@@ -119,12 +119,7 @@ class GrantForm(forms.Form):
     )
 
     def clean_selector(self) -> str:
-        text = " ".join(str(self.cleaned_data["selector"]).split())
-        try:
-            selector.parse(text)
-        except selector.BadSelector as bad:
-            raise ValidationError(str(bad)) from None
-        return text
+        return checked_selector(" ".join(str(self.cleaned_data["selector"]).split()))
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data

@@ -13,9 +13,9 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
 from dashboard.forms.named_job import HINT, MISSING, find_named_job
+from dashboard.forms.selector import checked_selector
 from dashboard.forms.spans import SpanField
 from dashboard.time_zone import show_zone
-from monitoring.alerts.selector import BadSelector, parse
 from monitoring.models import Cluster, Job, MaintenanceWindow
 
 LONGEST_S = 30 * 86_400
@@ -68,12 +68,7 @@ class MaintenanceForm(forms.Form):
         self._jobs = jobs
 
     def clean_selector(self) -> str:
-        text = str(self.cleaned_data["selector"]).strip()
-        try:
-            parse(text)
-        except BadSelector as problem:
-            raise ValidationError(str(problem)) from problem
-        return text
+        return checked_selector(str(self.cleaned_data["selector"]))
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data

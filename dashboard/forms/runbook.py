@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _
 
 from dashboard.forms.editing import EditForm
-from monitoring.alerts.selector import BadSelector, parse
+from dashboard.forms.selector import checked_selector
 from monitoring.models import AuditEntry, Runbook
 
 
@@ -51,11 +51,7 @@ class RunbookForm(EditForm, forms.Form):
         return AuditEntry.objects.filter(action="runbook.change", target=f"runbook {self.runbook}")
 
     def clean_selector(self) -> str:
-        text = str(self.cleaned_data["selector"]).strip()
-        try:
-            parse(text)
-        except BadSelector as problem:
-            raise ValidationError(str(problem)) from problem
+        text = checked_selector(str(self.cleaned_data["selector"]))
         if Runbook.objects.filter(selector=text).exclude(pk=self.runbook.pk).exists():
             raise ValidationError(_("There is a runbook for these labels already. Change that one."))
         return text

@@ -11,7 +11,8 @@ from django.utils.translation import gettext_lazy as _
 
 from dashboard.forms.editing import EditForm
 from dashboard.forms.named_job import HINT, MISSING, find_named_job
-from monitoring.alerts import selector
+from dashboard.forms.selector import checked_selector
+from monitoring.alerts.selector import ALLOWED
 from monitoring.models import Job, RuleScope
 
 _ONE_JOB = (RuleScope.JOB.value, _("One job"))
@@ -55,12 +56,8 @@ class ScopedForm(EditForm, forms.Form):
         if self.data.get("scope") != RuleScope.SELECTOR:
             return ""
         if not text:
-            raise ValidationError(_("Enter %(ALLOWED)s.") % {"ALLOWED": selector.ALLOWED})
-        try:
-            selector.parse(text)
-        except selector.BadSelector as bad:
-            raise ValidationError(str(bad)) from None
-        return text
+            raise ValidationError(_("Enter %(ALLOWED)s.") % {"ALLOWED": ALLOWED})
+        return checked_selector(text)
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data

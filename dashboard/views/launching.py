@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -27,12 +29,13 @@ from dashboard.acts.launches import (
 )
 from dashboard.acts.shown import JobChanged, ShownRun, check_shown_run, repeat_hint
 from dashboard.forms.editing import for_editing
-from dashboard.forms.launch import REPLACE, SAVE, LaunchForm
+from dashboard.forms.launch import REPLACE, SAVE, LaunchForm, StartForm
 from dashboard.forms.resource_program import ResourceProgramForm
 from dashboard.language import rendered
 from dashboard.views.access import operator_required
 from dashboard.views.job import find_job, job_context
 from monitoring.engine.errors import EngineError
+from monitoring.kubernetes.job_program import read_program
 from monitoring.kubernetes.job_resources import resource_of
 from monitoring.models import FoundResource, Job, LaunchVersion
 from monitoring.programs import copy_of
@@ -50,7 +53,7 @@ def launch(request: HttpRequest, pk: int) -> HttpResponse:
         return change_launch(request, pk)
     job = find_job(pk)
     if (row := resource_of(job)) is not None:
-        return _program_page(request, job, row)
+        return _program(request, job, row)
     return _page(request, job, _form(request, job, None))
 
 
@@ -63,58 +66,61 @@ def change_launch(request: HttpRequest, pk: int) -> HttpResponse:
     if not form.is_valid():
         return _page(request, job, form, status=422)
     by = actor_of(request)
-    try:
+    with _refusals_in(form):
         if form.cleaned_data["now"] == REPLACE:
             check_shown_run(job, ShownRun.read(request.POST), timezone.now())
         if sent := form.cleaned_data["upload"]:
             form.spec["jar_id"] = upload(job, sent.name, sent.read(), by, Intent())
         if form.cleaned_data["now"] == SAVE:
             return _save(request, job, form, by)
-        attempt = start_with_launch(job, form, by)
-    except JobChanged as moved:
-        form.add_error(None, _("Nothing was stopped. %(moved)s") % {"moved": f"{moved} {repeat_hint()}"})
-    except NotStarted as refused:
-        form.add_error(refused.field if refused.field in form.fields else None, str(refused))
-    except AttemptOpen as taken:
-        form.add_error(None, _("Nothing was stopped. %(taken)s") % {"taken": rendered(taken.reason)})
-    else:
-        return redirect("restart-progress", attempt.pk)
+        return redirect("restart-progress", start_with_launch(job, form, by).pk)
     return _page(request, job, form, status=422)
 
 
 def _change_program(request: HttpRequest, job: Job, row: FoundResource) -> HttpResponse:
     """Let the Flink operator replace the job with a changed program."""
     try:
-        form = program_form(job, row, access_of(request).may(Role.ADMIN), request.POST)
+        program = read_program(row)
     except EngineError as silent:
-        return _program_page(request, job, row, silent=silent, status=422)
+        return _program_page(request, job, None, silent, status=422)
+    form = program_form(job, row, program, access_of(request).may(Role.ADMIN), request.POST)
     if not form.is_valid():
-        return _program_page(request, job, row, form, status=422)
-    try:
+        return _program_page(request, job, form, status=422)
+    with _refusals_in(form):
         check_shown_run(job, ShownRun.read(request.POST), timezone.now())
         return redirect("restart-progress", start_through_operator(job, form, actor_of(request)).pk)
+    return _program_page(request, job, form, status=422)
+
+
+@contextmanager
+def _refusals_in(form: StartForm) -> Iterator[None]:
+    """Add an error to the form if the job cannot be started with it."""
+    try:
+        yield
     except JobChanged as moved:
         form.add_error(None, _("Nothing was stopped. %(moved)s") % {"moved": f"{moved} {repeat_hint()}"})
     except NotStarted as refused:
         form.add_error(refused.field if refused.field in form.fields else None, str(refused))
     except AttemptOpen as taken:
         form.add_error(None, _("Nothing was stopped. %(taken)s") % {"taken": rendered(taken.reason)})
-    return _program_page(request, job, row, form, status=422)
+
+
+def _program(request: HttpRequest, job: Job, row: FoundResource) -> HttpResponse:
+    """Show the program in the job's resource, or why Kubernetes does not tell it. No transaction is open meanwhile."""
+    try:
+        program = read_program(row)
+    except EngineError as silent:
+        return _program_page(request, job, None, silent)
+    return _program_page(request, job, program_form(job, row, program, access_of(request).may(Role.ADMIN)))
 
 
 def _program_page(
     request: HttpRequest,
     job: Job,
-    row: FoundResource,
-    form: ResourceProgramForm | None = None,
+    form: ResourceProgramForm | None,
     silent: EngineError | None = None,
     status: int = 200,
 ) -> HttpResponse:
-    if form is None and silent is None:
-        try:
-            form = program_form(job, row, access_of(request).may(Role.ADMIN))
-        except EngineError as error:
-            silent = error
     context = job_context(job, "configuration") | {"form": form, "silent": silent.reason if silent else ""}
     return render(request, "job/resource_program.html", context, status=status)
 

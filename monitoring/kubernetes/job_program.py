@@ -27,8 +27,8 @@ _PLACES = {
     "parallelism": ("job", "parallelism"),
 }
 _LONGEST_ARGUMENT = 100_000
-# A page waits for this long.
-_READ_WITHIN_S = 8.0
+# A page waits for this long, and then has a link to try again.
+_READ_WITHIN_S = 3.0
 
 
 @dataclass(frozen=True)

@@ -136,23 +136,8 @@ def change_and_restart(
     """
     require_own(job)
     check_launch(launch)
-    if state is None:
-        _require_savepoint_on_stop(job)
-    chosen = None if state is None else _of_savepoint(job, state)
-    return open_restart(
-        job,
-        _change_asked(by, what, chosen.reason if chosen else STOPPED_WITH, note),
-        by,
-        now,
-        restore_path=chosen.path if chosen else "",
-        restore_is_savepoint=True if chosen else None,
-        restore_state_at=chosen.taken_at if chosen else None,
-        savepoint=state,
-        stop_first=True,
-        from_stop=chosen is None,
-        launch=launch,
-        goes_back=goes_back and job.launch is not None,
-    )
+    goes_back = goes_back and job.launch is not None
+    return _open_change(job, None, launch, what, state, by, now, note, goes_back=goes_back)
 
 
 def change_through_operator(
@@ -177,13 +162,31 @@ def change_through_operator(
     require_answer(job, row)
     if not change.fields:
         raise RestartRefused("program", str(JobResource.of(row)), Why.CHANGE_NEEDED())
+    return _open_change(job, row, change.as_json(), what, state, by, now, note, goes_back=goes_back)
+
+
+def _open_change(
+    job: Job,
+    row: FoundResource | None,
+    launch: dict[str, object],
+    what: Reason,
+    state: Savepoint | None,
+    by: str,
+    now: datetime,
+    note: str,
+    *,
+    goes_back: bool,
+) -> RestartAttempt:
+    """Open the restart with a changed program, through the operator if the job has a resource, `row`."""
     if state is None:
         _require_savepoint_on_stop(job)
         _require_stateful(row)
     chosen = None if state is None else _of_savepoint(job, state)
+    latest = STOPPED_WITH if row is None else Why.LATEST_STATE()
+    args = {"by": by, "what": what, "state": chosen.reason if chosen else latest}
     return open_restart(
         job,
-        _change_asked(by, what, chosen.reason if chosen else Why.LATEST_STATE(), note),
+        Why.CHANGE_ASKED_NOTED(note=note, **args) if note else Why.CHANGE_ASKED(**args),
         by,
         now,
         restore_path=chosen.path if chosen else "",
@@ -192,15 +195,10 @@ def change_through_operator(
         savepoint=state,
         stop_first=True,
         from_stop=chosen is None,
-        launch=change.as_json(),
+        launch=launch,
         goes_back=goes_back,
-        resource=JobResource.of(row),
+        resource=JobResource.of(row) if row else None,
     )
-
-
-def _change_asked(by: str, what: Reason, state: Reason, note: str) -> Reason:
-    args = {"by": by, "what": what, "state": state}
-    return Why.CHANGE_ASKED_NOTED(note=note, **args) if note else Why.CHANGE_ASKED(**args)
 
 
 @transaction.atomic

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -10,6 +11,12 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
+
+from monitoring.models import Job
+from tests.monitoring.discovery.operated_job import make_job
+from tests.monitoring.discovery.played_kubernetes import PlayedKubernetes
+from tests.monitoring.discovery.played_operator import PlayedOperator
+from tests.monitoring.fake_job_manager import running_job_manager
 
 
 @pytest.fixture
@@ -31,6 +38,17 @@ def operator_user(db: None) -> User:
 @pytest.fixture
 def viewer_user(db: None) -> User:
     return User.objects.create_user("victor", password="pw-victor-1")
+
+
+@pytest.fixture
+def operated() -> Iterator[PlayedOperator]:
+    with running_job_manager() as jobs, PlayedKubernetes().serving() as kubernetes:
+        yield PlayedOperator(kubernetes, jobs)
+
+
+@pytest.fixture
+def operated_job(operated: PlayedOperator, db: None) -> Job:
+    return make_job(operated, operated.create("orders"), "orders")
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 from urllib.parse import urlencode
 
 import aiohttp
@@ -38,12 +39,17 @@ class Standby(EngineError):
 
 
 class ResourceManagers:
-    """A client of all ResourceManagers of one YARN. It belongs to one event loop, and the caller closes it."""
+    """A client of all ResourceManagers of one YARN, for one event loop. `async with` closes its connections."""
 
     def __init__(self, connections: Sequence[Connection]) -> None:
         self._servers = [_Server(connection) for connection in connections]
 
-    async def close(self) -> None:
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         for server in self._servers:
             await server.close()
 

@@ -50,28 +50,20 @@ async def look(claim: Claim, in_database: InDatabase, lasts_s: float, now: Now) 
     changes: Counter[Change] = Counter()
     until = time.monotonic() + lasts_s
     try:
-        client = ResourceManagers(await in_database(lambda: connections_of(claim.source)))
+        async with ResourceManagers(await in_database(lambda: connections_of(claim.source))) as client:
+            while True:
+                await _poll(client, claim, in_database, changes, now)
+                if until - time.monotonic() <= POLL_S:
+                    return changes, ""
+                await asyncio.sleep(POLL_S)
     except EngineError as error:
         return changes, error.reason
-    try:
-        while True:
-            await _poll(client, claim, in_database, changes, now)
-            if until - time.monotonic() <= POLL_S:
-                return changes, ""
-            await asyncio.sleep(POLL_S)
-    except EngineError as error:
-        return changes, error.reason
-    finally:
-        await client.close()
 
 
 async def examine(source: DiscoverySource) -> Sequence[Finding]:
     """Return how many applications of each kind run or wait. Raise EngineError."""
-    client = ResourceManagers(connections_of(source))
-    try:
+    async with ResourceManagers(connections_of(source)) as client:
         live = await client.live(source.application_tags, MOST + 1)
-    finally:
-        await client.close()
     selected, problem = _read(live, source)
     if len(live) > MOST:
         problem = _TOO_MANY

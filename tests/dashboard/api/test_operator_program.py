@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from monitoring.models import Job, RestartAttempt
 from tests.dashboard.api.conftest import Caller
-from tests.monitoring.discovery.operated_job import make_job
-from tests.monitoring.discovery.played_kubernetes import FLINK, PlayedKubernetes
+from tests.monitoring.discovery.played_kubernetes import FLINK
 from tests.monitoring.discovery.played_operator import PlayedOperator
-from tests.monitoring.fake_job_manager import running_job_manager
 
 
-@pytest.fixture
-def operated() -> Iterator[PlayedOperator]:
-    with running_job_manager() as jobs, PlayedKubernetes().serving() as kubernetes:
-        yield PlayedOperator(kubernetes, jobs)
-
-
-@pytest.fixture
-def job(operated: PlayedOperator, db: None) -> Job:
-    return make_job(operated, operated.create("orders"), "orders")
-
-
-def test_the_api_shows_and_changes_the_program(admin_api: Caller, job: Job, operated: PlayedOperator) -> None:
-    address = f"/jobs/{job.pk}/operator-program"
+def test_the_api_shows_and_changes_the_program(admin_api: Caller, operated_job: Job, operated: PlayedOperator) -> None:
+    address = f"/jobs/{operated_job.pk}/operator-program"
     shown = admin_api.get(address).json()
     assert (shown["resource"], shown["image"], shown["parallelism"]) == ("FlinkDeployment prod/orders", "orders:1", 2)
     assert admin_api.post(address, {"image": "a b"}).status_code == 422
@@ -39,11 +22,11 @@ def test_the_api_shows_and_changes_the_program(admin_api: Caller, job: Job, oper
 
 
 def test_the_api_says_why_there_is_no_program(
-    admin_api: Caller, api: Caller, job: Job, operated: PlayedOperator
+    admin_api: Caller, api: Caller, operated_job: Job, operated: PlayedOperator
 ) -> None:
-    address = f"/jobs/{job.pk}/operator-program"
+    address = f"/jobs/{operated_job.pk}/operator-program"
     assert api.post(address, {"image": "orders:2"}).status_code == 422
     operated.kubernetes.forbidden = {("get", FLINK)}
     assert admin_api.get(address).status_code == 503
-    job.cluster.found_resources.all().delete()
+    operated_job.cluster.found_resources.all().delete()
     assert admin_api.get(address).status_code == 409

@@ -109,6 +109,15 @@ def test_failures_of_long_ranges_are_counted() -> None:
     assert "yaxis2" not in calm["layout"]
 
 
+def test_tooltips_of_long_ranges_have_the_figures_of_each_point() -> None:
+    figure = rolled_figure("durations", rolled_points([200, 300], [0, 3]), [], Span(NOW - timedelta(days=2), NOW))
+    texts = figure["data"][roles(figure).index("longest")]["hovertext"]
+    assert [text.partition("<br>")[2] for text in texts] == [
+        "100 completed, 0 failed<br>median 50ms<br>p95 100ms<br>average 50ms<br>max 200ms",
+        "100 completed, 3 failed<br>median 50ms<br>p95 100ms<br>average 50ms<br>max 300ms",
+    ]
+
+
 def test_one_outlier_does_not_flatten_the_p95_of_long_ranges() -> None:
     span = Span(NOW - timedelta(days=10), NOW)
     figure = rolled_figure("durations", rolled_points([200] * 9 + [900_000], [0] * 10), [], span)

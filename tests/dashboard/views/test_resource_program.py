@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
 from monitoring.models import DiscoverySource, Job, RestartAttempt
 from tests.monitoring.discovery.operated_job import make_job
-from tests.monitoring.discovery.played_kubernetes import FLINK, SESSION_JOB, PlayedKubernetes
+from tests.monitoring.discovery.played_kubernetes import FLINK, SESSION_JOB
 from tests.monitoring.discovery.played_operator import PlayedOperator
-from tests.monitoring.fake_job_manager import running_job_manager
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.django_db
 TYPED = {
@@ -26,17 +27,6 @@ TYPED = {
     "goes_back": "on",
     "note": "fixes the sums",
 }
-
-
-@pytest.fixture
-def operated() -> Iterator[PlayedOperator]:
-    with running_job_manager() as jobs, PlayedKubernetes().serving() as kubernetes:
-        yield PlayedOperator(kubernetes, jobs)
-
-
-@pytest.fixture
-def job(operated: PlayedOperator, db: None) -> Job:
-    return make_job(operated, operated.create("orders"), "orders")
 
 
 @pytest.fixture
@@ -54,18 +44,18 @@ def text(response: object) -> str:
     return " ".join(response.content.decode().split())  # type: ignore[attr-defined]
 
 
-def test_the_page_shows_what_the_resource_says_now(viewer: Client, job: Job, operated: PlayedOperator) -> None:
+def test_the_page_shows_what_the_resource_says_now(viewer: Client, operated_job: Job, operated: PlayedOperator) -> None:
     spec = operated.kubernetes.objects[FLINK, "prod", "orders"]["spec"]
     operated.kubernetes.put("orders", spec=spec | {"image": "orders:<b>hotfix"})
-    page = text(viewer.get(page_of(job)))
+    page = text(viewer.get(page_of(operated_job)))
     assert 'value="orders:&lt;b&gt;hotfix"' in page
     assert "prod/orders" in page
     assert "Your account is read-only." in page
     assert "Redeploy the job</button>" not in page
 
 
-def test_a_change_is_a_restart_through_the_operator(admin: Client, job: Job) -> None:
-    response = admin.post(page_of(job), TYPED)
+def test_a_change_is_a_restart_through_the_operator(admin: Client, operated_job: Job) -> None:
+    response = admin.post(page_of(operated_job), TYPED)
     attempt = RestartAttempt.objects.get()
     assert response.url == reverse("restart-progress", args=[attempt.pk])
     assert (attempt.launch["was"]["image"], attempt.launch["now"]["image"]) == ("orders:1", "orders:2")
@@ -82,8 +72,8 @@ def test_a_session_job_has_no_image_of_its_own(admin: Client, operated: PlayedOp
     assert (now["image"], now["parallelism"]) == ("", 4)
 
 
-def test_an_operator_can_only_rescale(operator: Client, job: Job) -> None:
-    operator.post(page_of(job), TYPED | {"parallelism": "4"})
+def test_an_operator_can_only_rescale(operator: Client, operated_job: Job) -> None:
+    operator.post(page_of(operated_job), TYPED | {"parallelism": "4"})
     attempt = RestartAttempt.objects.get()
     assert (attempt.launch["now"]["image"], attempt.launch["now"]["parallelism"]) == ("orders:1", 4)
     assert "rescale it from 2 to 4" in attempt.reason
@@ -100,9 +90,9 @@ def test_an_operator_can_only_rescale(operator: Client, job: Job) -> None:
     ],
 )
 def test_a_wrong_value_is_named_and_the_input_is_kept(
-    admin: Client, job: Job, typed: dict[str, str], says: str
+    admin: Client, operated_job: Job, typed: dict[str, str], says: str
 ) -> None:
-    response = admin.post(page_of(job), TYPED | typed)
+    response = admin.post(page_of(operated_job), TYPED | typed)
     assert response.status_code == 422
     assert says in text(response)
     assert "fixes the sums" in text(response)
@@ -110,47 +100,76 @@ def test_a_wrong_value_is_named_and_the_input_is_kept(
 
 
 def test_a_resource_that_was_changed_since_the_page_was_loaded_is_not_overwritten(
-    admin: Client, job: Job, operated: PlayedOperator
+    admin: Client, operated_job: Job, operated: PlayedOperator
 ) -> None:
-    shown = admin.get(page_of(job)).context["form"].shown_values
+    shown = admin.get(page_of(operated_job)).context["form"].shown_values
     spec = operated.kubernetes.objects[FLINK, "prod", "orders"]["spec"]
     operated.kubernetes.put("orders", spec=spec | {"image": "orders:hotfix"})
-    response = admin.post(page_of(job), TYPED | {"shown_values": shown})
+    response = admin.post(page_of(operated_job), TYPED | {"shown_values": shown})
     assert response.status_code == 422
     assert "Image is now orders:hotfix" in text(response)
     assert not RestartAttempt.objects.exists()
 
 
-def test_secrets_in_arguments_are_hidden_and_kept(admin: Client, job: Job, operated: PlayedOperator) -> None:
+def test_secrets_in_arguments_are_hidden_and_kept(admin: Client, operated_job: Job, operated: PlayedOperator) -> None:
     spec = operated.kubernetes.objects[FLINK, "prod", "orders"]["spec"]
     secret = spec | {"job": spec["job"] | {"args": ["--db.password", "s3cr3t-x"]}}
     operated.kubernetes.put("orders", spec=secret)
-    form = admin.get(page_of(job)).context["form"]
-    assert "s3cr3t-x" not in text(admin.get(page_of(job)))
-    admin.post(page_of(job), TYPED | {"program_args": form["program_args"].value()})
+    form = admin.get(page_of(operated_job)).context["form"]
+    assert "s3cr3t-x" not in text(admin.get(page_of(operated_job)))
+    admin.post(page_of(operated_job), TYPED | {"program_args": form["program_args"].value()})
     launch = RestartAttempt.objects.get().launch
     assert launch["now"]["program_args"] == ["--db.password", "s3cr3t-x"]
     assert launch["was"]["program_args"] == launch["now"]["program_args"]
 
 
-def test_without_kubernetes_the_page_says_why(admin: Client, job: Job, operated: PlayedOperator) -> None:
+def test_without_kubernetes_the_page_says_why(admin: Client, operated_job: Job, operated: PlayedOperator) -> None:
     operated.kubernetes.forbidden = {("get", FLINK)}
-    page = text(admin.get(page_of(job)))
+    page = text(admin.get(page_of(operated_job)))
     assert "The program of this job cannot be shown" in page
     assert "may not get flinkdeployments.flink.apache.org in the namespace prod" in page
-    assert admin.post(page_of(job), TYPED).status_code == 422
+    assert admin.post(page_of(operated_job), TYPED).status_code == 422
     assert not RestartAttempt.objects.exists()
 
 
-def test_a_source_that_may_not_restart_jobs_refuses_the_change(admin: Client, job: Job) -> None:
+def test_a_source_that_may_not_restart_jobs_refuses_the_change(admin: Client, operated_job: Job) -> None:
     DiscoverySource.objects.update(may_change_resources=False)
-    assert "if an administrator allows that in the source east" in text(admin.get(page_of(job)))
-    response = admin.post(page_of(job), TYPED)
+    assert "if an administrator allows that in the source east" in text(admin.get(page_of(operated_job)))
+    response = admin.post(page_of(operated_job), TYPED)
     assert response.status_code == 422
     assert "only if the source east allows it" in text(response)
 
 
-def test_the_configuration_page_leads_to_the_program(viewer: Client, job: Job) -> None:
-    page = text(viewer.get(reverse("job-configuration", args=[job.pk])))
-    assert f'href="{page_of(job)}"' in page
+def test_the_configuration_page_leads_to_the_program(viewer: Client, operated_job: Job) -> None:
+    page = text(viewer.get(reverse("job-configuration", args=[operated_job.pk])))
+    assert f'href="{page_of(operated_job)}"' in page
     assert "The Flink operator starts this job from the resource prod/orders" in page
+
+
+OPEN_TRANSACTIONS = """
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
+"""
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_kubernetes_that_hangs_costs_the_reader_three_seconds_and_no_transaction(
+    viewer: Client, operated_job: Job, operated: PlayedOperator
+) -> None:
+    operated.kubernetes.silent = True
+
+    def view() -> str:
+        try:
+            return text(viewer.get(page_of(operated_job)))
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as reader:
+        page = reader.submit(view)
+        eventually("the page waits for Kubernetes", lambda: operated.kubernetes.requests["get", FLINK])
+        with connection.cursor() as cursor:
+            cursor.execute(OPEN_TRANSACTIONS)
+            assert cursor.fetchone() == (0,)
+        assert "did not answer" in page.result()
+        assert "within 3 s." in page.result()
+        assert f'<a href="{page_of(operated_job)}">Try again</a>' in page.result()

@@ -327,5 +327,5 @@ def test_a_log_that_is_ahead_of_the_remaining_state_is_detected(
     last = left_behind().files.last_commit()
     assert last is not None
     (bench.output / "_spark_metadata" / f"{last + 3}").write_text("v1\n")
-    with pytest.raises(LocalStateUnusable, match=f"_spark_metadata ends with batch {last + 3}, the offsets end"):
+    with pytest.raises(LocalStateUnusable, match=f"_spark_metadata ends with batch {last + 3}, but the newest"):
         continued(bench, "continued")

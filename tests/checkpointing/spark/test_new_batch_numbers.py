@@ -151,7 +151,7 @@ def test_a_state_of_another_format_is_refused_with_its_file_and_format(rocksdb: 
     commit.write_text(commit.read_text().replace("v2", "v7", 1))
     checkpoint = rocksdb.snapshot(first, 1)
     first.stop()
-    with pytest.raises(RestoreRefused, match=r"Query 'words' .*commits/1 has format 'v7', and .*v1 and v2"):
+    with pytest.raises(RestoreRefused, match=r"Query 'words' .*commits/1 has format 'v7', but .*v1 and v2"):
         rocksdb.restored(checkpoint, "again")
 
 

@@ -113,8 +113,8 @@ def test_tooltips_of_long_ranges_have_the_figures_of_each_point() -> None:
     figure = rolled_figure("durations", rolled_points([200, 300], [0, 3]), [], Span(NOW - timedelta(days=2), NOW))
     texts = figure["data"][roles(figure).index("longest")]["hovertext"]
     assert [text.partition("<br>")[2] for text in texts] == [
-        "100 completed, 0 failed<br>median 50ms<br>p95 100ms<br>average 50ms<br>max 200ms",
-        "100 completed, 3 failed<br>median 50ms<br>p95 100ms<br>average 50ms<br>max 300ms",
+        "100 completed, 0 failed<br>median 50 ms<br>p95 100 ms<br>average 50 ms<br>max 200 ms",
+        "100 completed, 3 failed<br>median 50 ms<br>p95 100 ms<br>average 50 ms<br>max 300 ms",
     ]
 
 

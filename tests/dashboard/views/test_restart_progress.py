@@ -48,7 +48,7 @@ def test_unresponsive_storage_is_explained_in_chinese(viewer: Client, job: Job, 
     viewer.post(reverse("set_language"), {"language": "zh-hans", "next": "/"})
     page = page_of(viewer, job, now, [WAITED, NOT_WAITED])
     assert "<dt>未搜索</dt>" in page
-    assert "存储在 5 秒 内没有响应。 无法找到位于该处且从未被 Waymark 轮询到的检查点。" in page
+    assert "存储在 5 秒内没有响应。 无法找到位于该处且从未被 Waymark 轮询到的检查点。" in page
     assert "Waymark 没有等待此存储，因为此前的请求均无响应。" in page
 
 

@@ -92,6 +92,7 @@ def remove(cluster: Cluster, *, actor: str, reason: Reason | str, now: datetime)
     An archived cluster keeps the history of its jobs, is not watched, and loses its secrets. If other clusters see the
     same query, its job moves to one of them with that cluster's next poll.
     """
+    Cluster.objects.select_for_update().filter(pk=cluster.pk).first()  # a poll may be about to add the first job
     if not Job.objects.filter(cluster=cluster).exists():
         audit.record(actor, "cluster.remove", _target(cluster), reason)
         cluster.delete()

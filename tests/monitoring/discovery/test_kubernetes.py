@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
+from django.db import connection, transaction
 from django.utils import timezone
 
 from dashboard.queries.discoveries import read_sources, resources_of
@@ -15,6 +18,7 @@ from monitoring.reasons.discoveries import DiscoveryReason
 from tests.monitoring.conftest import NOW
 from tests.monitoring.discovery import played_kubernetes as played
 from tests.monitoring.discovery.played_kubernetes import PlayedKubernetes
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 RUNNING = {
@@ -172,6 +176,32 @@ def test_a_deleted_deployment_without_jobs_is_removed(kubernetes, source, look):
     kubernetes.put("orders")
     look(lasts_s=1.5)
     assert one().enabled
+
+
+def test_a_cluster_whose_first_job_is_found_while_it_is_removed_is_archived(kubernetes, source, look):
+    kubernetes.put("orders", status=RUNNING)
+    look()
+    kubernetes.delete("orders")
+
+    def look_again() -> None:
+        look(lasts_s=1.5)
+        connection.close()
+
+    watch = threading.Thread(target=look_again)
+    with transaction.atomic():
+        cluster = Cluster.objects.select_for_update().get()  # as a poll does
+        watch.start()
+        eventually("the removal waits", _something_waits_for_a_lock)
+        Job.objects.create(cluster=cluster, name="orders")
+    watch.join()
+    assert one().archived_at is not None
+
+
+def _something_waits_for_a_lock() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_stat_clear_snapshot()")  # otherwise a transaction sees old statistics
+        cursor.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
+        return cursor.fetchone() is not None
 
 
 def test_what_a_person_has_changed_stays(kubernetes, source, look):
@@ -350,7 +380,6 @@ def test_a_server_that_hangs_holds_neither_the_tick_nor_another_source(kubernete
         DiscoverySource.objects.create(name="hanging", kubeconfig=hanging.kubeconfig)
         kubernetes.put("a")
         from monitoring.discovery.rounds import Rounds
-        from tests.waiting import eventually
 
         rounds = Rounds(0.0)
         rounds.start_due(lambda report: None, lambda name, error: None)

@@ -8,6 +8,7 @@ import uuid
 from collections import Counter
 
 import pytest
+from django.db import transaction
 
 from monitoring import clock
 from monitoring.discovery import claims, reconciling
@@ -50,8 +51,10 @@ def disturb(kubernetes: PlayedKubernetes, chance: random.Random) -> None:
             kubernetes.status_410 = chance.random() < 0.5
             kubernetes.compact()
         case 2:
-            for cluster in Cluster.objects.filter(archived_at=None, jobs=None)[:1]:
-                Job.objects.get_or_create(cluster=cluster, name="job")
+            with transaction.atomic():
+                watched = Cluster.objects.select_for_update(of=("self",)).filter(archived_at=None, jobs=None)
+                for cluster in watched[:1]:
+                    Job.objects.get_or_create(cluster=cluster, name="job")
 
 
 def applied(source: DiscoverySource) -> int:

@@ -15,7 +15,7 @@ class BenchmarkFailed(Exception):
 class Figure:
     """A measured value. `goal` is None if there is no goal. It is an upper limit with `at_most`, else a lower limit.
 
-    `case` tells figures with the same name apart. Those with goals share a row in the documentation.
+    `case` distinguishes figures with the same name. Those with goals share a row in the documentation.
     """
 
     name: str
@@ -37,8 +37,9 @@ class Figure:
 
     @property
     def is_met(self) -> bool:
-        goal = self.value if self.goal is None else self.goal
-        return self.value <= goal if self.at_most else self.value >= goal
+        if self.goal is None:
+            return True
+        return self.value <= self.goal if self.at_most else self.value >= self.goal
 
 
 def shortened(value: float) -> str:

@@ -149,7 +149,7 @@ def _reading_figures(root: Path, partitions: int, recorded: Recorded) -> list[Fi
     return [
         Figure("event log of a batch", size / 1024, "KiB", case=case),
         Figure("batch, median", recorded.batch_ms, "ms", case=case),
-        Figure("reading a batch's log", per_batch, "ms", case=case),
+        Figure("reading a batch's log", per_batch, "ms", goal, case=case),
         Figure("figures of a checkpoint", per_batch + query_ms, "ms", goal, case=case),
         Figure(f"after {BATCHES_BEFORE:,} batches", later + old.query_ms, "ms", goal, case=case),
         Figure("memory growth", grown / 1024, "KiB", 256, case=case),

@@ -93,8 +93,8 @@ def _speed(connection: Any, run: Run, rows: int, end: datetime) -> list[Figure]:
         Figure("pipeline, further rows", further, "rows/s", 50_000, at_most=False),
         # The goal means 50,000 rows per second on two idle cores.
         Figure("processor time of a further row", sum(each.values()), "µs", 1e6 * CORES / 50_000),
-        *(Figure("of it", each[part], "µs", case=part) for part in PARTS),
-        Figure("exponent of growth", _power(there[1:], times), "", 1.1),
+        *(Figure("processor time by part", each[part], "µs", case=part) for part in PARTS),
+        Figure("time grows with rows to the power of", _power(there[1:], times), "", 1.1),
         Figure("one SQL statement, hours only, exact quantiles", most / by_sql, "rows/s"),
         Figure("time against that", times[-1] / by_sql, "×"),
     ]
@@ -115,7 +115,10 @@ def _incremental_runs(connection: Any, run: Run, end: datetime) -> list[Figure]:
     return [
         Figure(f"update of {INCREMENTAL_JOBS:,} jobs after half an hour", wall, "s"),
         Figure("processor time by job", 1e3 * sum(processors.values()) / INCREMENTAL_JOBS, "ms"),
-        *(Figure("of it", 1e3 * processors[part] / INCREMENTAL_JOBS, "ms", case=part) for part in PARTS),
+        *(
+            Figure("processor time by job and part", 1e3 * processors[part] / INCREMENTAL_JOBS, "ms", case=part)
+            for part in PARTS
+        ),
     ]
 
 

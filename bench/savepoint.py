@@ -80,7 +80,7 @@ def measure() -> list[Figure]:
             idle = _delay(query, root / "idle", _EVERY_S, _SNAPSHOT, _DELAY_ROUNDS)
             busy = _delay(query, root / "busy", 0.0, _CYCLE, _DELAY_ROUNDS)
             speed = _speed(query, root)
-            return [*speed, *busy, *idle, Figure("disk use", query.most_used / 1e9, "GB")]
+            return [*speed, *busy, *idle, Figure("disk use", query.most_used / 1e9, "GB", MOST_BYTES / 1e9)]
 
 
 def _check_room(root: Path) -> None:
@@ -359,8 +359,8 @@ class _Compared:
     def figures(self, arm: _Arm) -> list[Figure]:
         error = statistics.stdev(self.ratios) / math.sqrt(len(self.ratios))
         figures = [
-            Figure(f"batches beside {arm.name}", statistics.mean(self.ratios), "×", arm.goal),
-            Figure(f"batches beside {arm.name}, standard error", error, "×"),
+            Figure(f"batches during {arm.name}", statistics.mean(self.ratios), "×", arm.goal),
+            Figure(f"batches during {arm.name}, standard error", error, "×"),
         ]
         if self.spans_s:
             figures.append(Figure(f"{arm.name}, durable after", statistics.median(self.spans_s), "s"))
@@ -398,10 +398,10 @@ def _delay(query: _Query, root: Path, every_s: float, batches: int, rounds: int)
             compared[arm].spans_s += durable_s
         said = ", ".join(f"{arm.name} {each.last()}" for arm, each in compared.items())
         print(f"round {number + 1}: {first_ms:.0f} ms, {said}, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
-    figures = [Figure("batch beside no savepoint", statistics.mean(alone_ms), "ms")]
+    figures = [Figure("batch without a savepoint", statistics.mean(alone_ms), "ms")]
     for arm, each in compared.items():
         figures += each.figures(arm)
-    how = "idle" if every_s else "busy"
+    how = f"every {every_s:g} s" if every_s else "at full speed"
     return [replace(figure, case=how) for figure in figures]
 
 

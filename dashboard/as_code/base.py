@@ -17,7 +17,7 @@ from dashboard.as_code.lines import Entry, Problem
 from monitoring.models import Channel, Cluster, Job, JobDefault
 
 Values = dict[str, Any]
-Act = Callable[[str, datetime], object]  # (actor, now), without a result
+Act = Callable[[str, datetime], object]  # (actor, now); the result is ignored
 JobKey = tuple[str, str]  # the names of a cluster and a job
 
 
@@ -104,9 +104,11 @@ class Plan:
                 self.problems += [Problem(entry.line_of(key), f"{start}{message}") for message in error.messages]
 
     def has_errors(self, entry: Entry, form: BaseForm, key_of: Callable[[str], str]) -> bool:
-        if not form.is_valid():
-            self.refuse_form(entry, form.errors.as_data(), key_of)
-        return not form.is_valid()
+        """Return whether the form has errors, and add each of them as a problem of the entry."""
+        if form.is_valid():
+            return False
+        self.refuse_form(entry, form.errors.as_data(), key_of)
+        return True
 
     def is_repeated(self, entry: Entry, what: str, seen: dict[str, int]) -> bool:
         if what in seen:

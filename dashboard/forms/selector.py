@@ -1,4 +1,4 @@
-"""The check of a label selector that a form got."""
+"""Validation of a label selector in a form."""
 
 from __future__ import annotations
 

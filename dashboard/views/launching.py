@@ -53,7 +53,7 @@ def launch(request: HttpRequest, pk: int) -> HttpResponse:
         return change_launch(request, pk)
     job = find_job(pk)
     if (row := resource_of(job)) is not None:
-        return _program(request, job, row)
+        return _show_program(request, job, row)
     return _page(request, job, _form(request, job, None))
 
 
@@ -105,8 +105,11 @@ def _refusals_in(form: StartForm) -> Iterator[None]:
         form.add_error(None, _("Nothing was stopped. %(taken)s") % {"taken": rendered(taken.reason)})
 
 
-def _program(request: HttpRequest, job: Job, row: FoundResource) -> HttpResponse:
-    """Show the program in the job's resource, or why Kubernetes does not tell it. No transaction is open meanwhile."""
+def _show_program(request: HttpRequest, job: Job, row: FoundResource) -> HttpResponse:
+    """Show the program in the job's resource, or why it could not be read.
+
+    Must not be called in a transaction, because it waits for Kubernetes.
+    """
     try:
         program = read_program(row)
     except EngineError as silent:

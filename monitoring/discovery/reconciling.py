@@ -78,13 +78,11 @@ def forget(
     row = _rows(claim.source, key).filter(gone_at=None).first()
     if row is None:
         return None
+    # A poll adds a job only while it holds this lock. A removal takes it before the lock of the resource, too.
+    cluster = Cluster.objects.select_for_update(of=("self",)).filter(found_resources=row).first()
     row.gone_at = now
     row.save(update_fields=["gone_at"])
-    if row.cluster_id is None:
-        return None
-    # A poll locks the cluster, too, before it adds a job.
-    cluster = Cluster.objects.select_for_update().get(pk=row.cluster_id)
-    if cluster.archived_at is not None or cluster.found_resources.filter(gone_at=None).exists():
+    if cluster is None or cluster.archived_at is not None or cluster.found_resources.filter(gone_at=None).exists():
         return None
     reason = why(deployment=str(row), source=claim.source.name)
     if _is_as_given(cluster, row) and not Job.objects.filter(cluster=cluster).exists():

@@ -41,6 +41,7 @@ from monitoring.models import (
 from monitoring.polling import service
 from tests.monitoring.conftest import Rows
 from tests.monitoring.fake_job_manager import FakeJobManager
+from tests.monitoring.locks import waiting_for_locks
 from tests.monitoring.polling.conftest import FakeEngine, make_engine
 from tests.monitoring.recovery.conftest import LAUNCH
 from tests.waiting import eventually
@@ -89,7 +90,7 @@ class Worker:
         with connection.cursor() as cursor, transaction.atomic():
             cursor.execute(f"LOCK TABLE {table} IN EXCLUSIVE MODE")  # reads are still possible
             wanted = self._send([name], 2)
-            eventually("both wait, or had nothing to write", lambda: _waiting() + self._done(wanted) >= 2, 60)
+            eventually("both wait, or had nothing to write", lambda: waiting_for_locks() + self._done(wanted) >= 2, 60)
         self._wait(wanted)
 
     def _send(self, names: Sequence[str], times: int) -> Counter[str]:
@@ -107,15 +108,6 @@ class Worker:
 
     def _wait(self, wanted: Counter[str]) -> None:
         eventually("all have ended", lambda: all(self._ended[name] >= count for name, count in wanted.items()), 60)
-
-
-def _waiting() -> int:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_stat_clear_snapshot()")  # otherwise a transaction sees old statistics
-        cursor.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-        )
-        return int(cursor.fetchone()[0])
 
 
 @pytest.fixture

@@ -95,7 +95,7 @@ def _flink_job(whole: Json) -> dict[str, Any]:
 
 
 def _instant(milliseconds: str) -> str:
-    """Return a time of the operator in ISO 8601, "" for anything but milliseconds since 1970."""
+    """Return the operator's time in ISO 8601, or "" if it is not a number of milliseconds since 1970."""
     if not re.fullmatch("[0-9]{1,14}", milliseconds):
         return ""
     return datetime.fromtimestamp(int(milliseconds) / 1000, UTC).isoformat()

@@ -184,7 +184,7 @@ def _add_unseen(attempt: RestartAttempt, last: Run, since: datetime, now: dateti
             if run.engine_job_id == last.engine_job_id:
                 Run.objects.filter(pk=last.pk).update(superseded=True)
                 # Pollers that remember the last run read it again.
-                Cluster.objects.filter(jobs=attempt.job_id).update(revision=F("revision") + 1)
+                Cluster.objects.filter(pk=attempt.job.cluster_id).update(revision=F("revision") + 1)
             run.save()
     except IntegrityError:
         return None  # a poll has just stored the run

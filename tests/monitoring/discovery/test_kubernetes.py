@@ -18,6 +18,7 @@ from monitoring.reasons.discoveries import DiscoveryReason
 from tests.monitoring.conftest import NOW
 from tests.monitoring.discovery import played_kubernetes as played
 from tests.monitoring.discovery.played_kubernetes import PlayedKubernetes
+from tests.monitoring.locks import waiting_for_locks
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -191,17 +192,10 @@ def test_a_cluster_whose_first_job_is_found_while_it_is_removed_is_archived(kube
     with transaction.atomic():
         cluster = Cluster.objects.select_for_update().get()  # as a poll does
         watch.start()
-        eventually("the removal waits", _something_waits_for_a_lock)
+        eventually("the removal waits", waiting_for_locks)
         Job.objects.create(cluster=cluster, name="orders")
     watch.join()
     assert one().archived_at is not None
-
-
-def _something_waits_for_a_lock() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_stat_clear_snapshot()")  # otherwise a transaction sees old statistics
-        cursor.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
-        return cursor.fetchone() is not None
 
 
 def test_what_a_person_has_changed_stays(kubernetes, source, look):

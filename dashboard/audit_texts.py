@@ -30,6 +30,7 @@ _FIELDS = {
     "savepoint_jitter_s": _("spread of scheduled savepoints"),
     "savepoints_at_once": _("concurrent scheduled savepoints"),
     "rest_url": _("address"),
+    "history_server": _("History Server"),
     "managed_elsewhere": _("managed by"),
     "max_restarts_per_day": _("maximum of restarts per day"),
     "max_restarts_per_hour": _("maximum of restarts per hour"),

@@ -45,6 +45,11 @@ class ClusterIn(Body):
         description="For directory and event_log: an absolute path, or an address such as s3://bucket/path. "
         "For agent: empty.",
     )
+    history_server: str = Field(
+        "",
+        description="The URL of Flink's History Server, where Waymark reads the end of a job whose cluster has ended. "
+        "It gets the credentials of the cluster. Empty: none.",
+    )
     savepoint_target: str = Field(
         "",
         description="For directory: where Waymark stores savepoints of the queries, an absolute path or an address. "

@@ -146,18 +146,19 @@ class ClusterForm(SecretsForm, ClusterModelForm):
     class Meta:
         model = Cluster
         fields = (
-            *("name", "discovery", "rest_url", "savepoint_target", "zookeeper_hosts", "zookeeper_root"),
-            "zookeeper_cluster_id",
+            *("name", "discovery", "rest_url", "history_server", "savepoint_target"),
+            *("zookeeper_hosts", "zookeeper_root", "zookeeper_cluster_id"),
             *("zookeeper_authentication", "zookeeper_username", "zookeeper_password", "zookeeper_tls"),
             *("authentication", "token", "username", "password", "ca_bundle", "client_certificate", "client_key"),
             *("poll_interval_s", "request_limit_s", "requests_at_once", "labels"),
             *("savepoints_at_once", "savepoint_jitter_s"),
         )
-        field_classes: ClassVar[dict[str, Any]] = {"rest_url": forms.CharField}
+        field_classes: ClassVar[dict[str, Any]] = {"rest_url": forms.CharField, "history_server": forms.CharField}
         widgets: ClassVar[dict[str, Any]] = {
             "name": _text(),
             "discovery": forms.RadioSelect,
             "rest_url": _text(inputmode="url", placeholder="http://flink.internal:8081"),
+            "history_server": _text(inputmode="url", placeholder="http://history.internal:8082"),
             "savepoint_target": _text(inputmode="url", placeholder="s3://bucket/savepoints"),
             "zookeeper_hosts": _text(placeholder="zk1:2181,zk2:2181,zk3:2181"),
             "zookeeper_root": _text(placeholder="/flink"),
@@ -173,6 +174,7 @@ class ClusterForm(SecretsForm, ClusterModelForm):
             "name": _("Name"),
             "discovery": _("Discovery"),
             "rest_url": _("Address"),
+            "history_server": _("History Server"),
             "savepoint_target": _("Directory for savepoints"),
             "zookeeper_hosts": _("ZooKeeper servers"),
             "zookeeper_root": _("Root path"),
@@ -189,6 +191,10 @@ class ClusterForm(SecretsForm, ClusterModelForm):
             "rest_url": _(
                 "http:// or https://, host, port and optional path. For checkpoint locations: an absolute path, or an "
                 "address such as s3://bucket/checkpoints."
+            ),
+            "history_server": _(
+                "Optional, for Flink's application mode: where the end of a job can be read after its cluster has "
+                "ended. Waymark uses the credentials and certificates of the cluster."
             ),
             "savepoint_target": _(
                 "Empty: Waymark only watches the queries. Otherwise, it can copy their checkpoint locations to "
@@ -239,6 +245,7 @@ class ClusterForm(SecretsForm, ClusterModelForm):
         else:
             self._clean_address(cleaned)
         self._clean_target(cleaned)
+        self._clean_history_server(cleaned)
         if cleaned.get("discovery") in WATCHED_DISCOVERIES:
             # The credentials for storage belong into fsspec's configuration, and reports have tokens of Waymark.
             cleaned |= {"authentication": Authentication.NONE, "ca_bundle": "", "client_certificate": ""}
@@ -276,12 +283,24 @@ class ClusterForm(SecretsForm, ClusterModelForm):
         if cleaned.get("discovery") in (Discovery.DIRECTORY, Discovery.EVENT_LOG):
             self._clean_directory(cleaned, url)
             return
+        self._clean_url(cleaned, "rest_url", url)
+
+    def _clean_history_server(self, cleaned: dict[str, Any]) -> None:
+        url = (cleaned.get("history_server") or "").strip()
+        if cleaned.get("discovery") in WATCHED_DISCOVERIES:
+            self.errors.pop("history_server", None)
+            url = ""
+        cleaned["history_server"] = url
+        if url:
+            self._clean_url(cleaned, "history_server", url)
+
+    def _clean_url(self, cleaned: dict[str, Any], name: str, url: str) -> None:
         target = outbound.parse(url)
         if isinstance(target, Denied):
-            self.add_error("rest_url", rendered(target.reason))
+            self.add_error(name, rendered(target.reason))
         elif "?" in url or "#" in url:
-            self.add_error("rest_url", _("The URL of a REST API cannot contain ? or #."))
-        cleaned["rest_url"] = url.rstrip("/")
+            self.add_error(name, _("The URL of a REST API cannot contain ? or #."))
+        cleaned[name] = url.rstrip("/")
 
     def _clean_directory(self, cleaned: dict[str, Any], location: str) -> None:
         try:
@@ -361,6 +380,9 @@ class ClusterForm(SecretsForm, ClusterModelForm):
             self.add_error(error.field, rendered(error.reason))
 
     def names_other_server(self, cleaned: dict[str, Any]) -> bool:
+        history_server = cleaned.get("history_server", "")
+        if history_server and history_server != self.initial.get("history_server", ""):
+            return True
         if cleaned.get("discovery") == Discovery.ZOOKEEPER:
             return any(cleaned.get(name) != self.initial.get(name) for name in (*ZOOKEEPER, "discovery"))
         before = outbound.parse(self.initial.get("rest_url", ""))

@@ -81,10 +81,11 @@ def flink_page(access: Access, job: Job) -> str:
         return ""
     if cluster.client_certificate or not access.may_on(Role.VIEWER, None, cluster.pk):
         return ""
-    parts = urlsplit(cluster.rest_url)
+    url = cluster.history_server if cluster.history_server and cluster.has_ended else cluster.rest_url
+    parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or "@" in parts.netloc or parts.query or parts.fragment:
         return ""
-    return f"{cluster.rest_url.rstrip('/')}/#/job/{'running' if run.live else 'completed'}/{run.engine_job_id}/overview"
+    return f"{url.rstrip('/')}/#/job/{'running' if run.live else 'completed'}/{run.engine_job_id}/overview"
 
 
 @register.simple_tag(takes_context=True)

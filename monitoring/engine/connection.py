@@ -136,9 +136,21 @@ def connection_of(cluster: Cluster) -> Connection:
     if not cluster.rest_url and cluster.discovery == Discovery.ZOOKEEPER:
         why = stored(cluster, "leader_problem") or EngineReason.ZOOKEEPER_NOT_ASKED()
         raise RequestNotSent(EngineReason.LEADER_UNKNOWN(cluster=str(cluster), why=why))
+    return _server(cluster, cluster.rest_url)
+
+
+def connection_of_history_server(cluster: Cluster) -> Connection:
+    """Return the connection to the cluster's History Server, with the credentials and certificates of the cluster.
+
+    Raise RequestNotSent if a secret cannot be read.
+    """
+    return _server(cluster, cluster.history_server)
+
+
+def _server(cluster: Cluster, url: str) -> Connection:
     try:
         return Connection(
-            cluster.rest_url.rstrip("/"),
+            url.rstrip("/"),
             authorization_of(cluster),
             Tls(cluster.ca_bundle, cluster.client_certificate, cluster.client_key.reveal()),
             cluster.request_limit_s,

@@ -15,7 +15,15 @@ from datetime import datetime
 from monitoring import outbound
 from monitoring.engine import leaders
 from monitoring.engine.client import FlinkClient
-from monitoring.engine.connection import AddressNotAllowed, BadTls, Connection, SecretMissing, connection_of, trust
+from monitoring.engine.connection import (
+    AddressNotAllowed,
+    BadTls,
+    Connection,
+    SecretMissing,
+    connection_of,
+    connection_of_history_server,
+    trust,
+)
 from monitoring.engine.errors import (
     ConnectionFailure,
     EngineError,
@@ -77,8 +85,16 @@ def examine(cluster: Cluster, now: Now) -> Found | Problem:
         found = asyncio.run(_ask(connection, now))
     except EngineError as error:
         return problem_of(cluster, error)
-    remark = unencrypted_secret(cluster.authentication, cluster.rest_url)
+    if problem := _history_problem(cluster):
+        return problem
+    remark = sent_unencrypted(cluster)
     return replace(found, remarks=(*found.remarks, remark)) if remark else found
+
+
+def sent_unencrypted(cluster: Cluster) -> Reason | None:
+    """Return a reason when a secret of the cluster is sent to another machine without TLS, else None."""
+    urls = (cluster.rest_url, cluster.history_server)
+    return next(filter(None, (unencrypted_secret(cluster.authentication, url) for url in urls)), None)
 
 
 def unencrypted_secret(authentication: str, url: str) -> Reason | None:
@@ -108,9 +124,29 @@ async def _ask(connection: Connection, now: Now) -> Found:
         raise await read_late_tls_error(connection) or error from error
 
 
-def problem_of(cluster: Cluster, error: EngineError) -> Problem:
-    """Return the problem with the cluster's field that caused the error."""
-    at = "zookeeper_cluster_id" if cluster.discovery == Discovery.ZOOKEEPER else "rest_url"
+def _history_problem(cluster: Cluster) -> Problem | None:
+    """Return why the cluster's History Server cannot be used, None if it can or if the cluster has none."""
+    if not cluster.history_server:
+        return None
+    try:
+        connection = connection_of_history_server(cluster)
+        connection.require_allowed()
+        is_history = asyncio.run(_is_history(connection))
+    except NotFound:
+        is_history = False
+    except EngineError as error:
+        return problem_of(cluster, error, "history_server")
+    return None if is_history else Problem("history_server", EngineReason.NO_HISTORY_SERVER())
+
+
+async def _is_history(connection: Connection) -> bool:
+    async with FlinkClient(connection, read_limit_s=min(LIMIT_S, connection.request_limit_s)) as client:
+        return (await client.web_config()).is_history
+
+
+def problem_of(cluster: Cluster, error: EngineError, at: str = "") -> Problem:
+    """Return the problem with the cluster's field that caused the error: `at`, "" for its address."""
+    at = at or ("zookeeper_cluster_id" if cluster.discovery == Discovery.ZOOKEEPER else "rest_url")
     match error:
         case AddressNotAllowed():
             return Problem(at, error.reason)
@@ -122,7 +158,7 @@ def problem_of(cluster: Cluster, error: EngineError) -> Problem:
             return Problem(at, error.reason, passing=True)
         case NotReady():
             return Problem(at, EngineReason.NOT_READY(why=error.reason), passing=True)
-        case Unreachable(kind=ConnectionFailure.CLOSED_BY_SERVER) if cluster.rest_url.startswith("http://"):
+        case Unreachable(kind=ConnectionFailure.CLOSED_BY_SERVER) if getattr(cluster, at, "").startswith("http://"):
             return Problem(at, EngineReason.HUNG_UP_BUT_HTTPS(why=error.reason), passing=True)
         case Unreachable(kind=kind):
             return Problem(_field_of(kind, error, at), error.reason, passing=kind in _PASSING)

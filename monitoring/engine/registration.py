@@ -24,7 +24,7 @@ SETTINGS = (
     *("zookeeper_authentication", "zookeeper_username", "zookeeper_password", "zookeeper_tls"),
     *("authentication", "token", "username", "password", "ca_bundle", "client_certificate", "client_key"),
     *("labels", "poll_interval_s", "request_limit_s", "requests_at_once", "savepoints_at_once", "savepoint_jitter_s"),
-    "savepoint_target",
+    *("savepoint_target", "history_server"),
 )
 _LONG = frozenset({"ca_bundle", "client_certificate"})
 # A change of these fields may lead to another leader, so the stored knowledge about the leader is cleared.

@@ -52,14 +52,15 @@ class Cluster(models.Model):
     programs report their queries. Waymark cannot act on any of them: `only_watched`. But it copies the locations of a
     directory to savepoints, if there is a directory for them, `savepoint_target`.
     `rest_url` is the address of the requests. With ZooKeeper, it is the last known leader's address, "" before the
-    first. For a directory, it is its path or fsspec address, and "" for the agent. Only monitoring.engine.connection
-    reads the secrets.
+    first. For a directory, it is its path or fsspec address, and "" for the agent. `history_server` is the address of
+    Flink's History Server, "" for none. Only monitoring.engine.connection reads the secrets.
     """
 
     name = models.CharField(max_length=100, unique=True)
     discovery = models.CharField(max_length=10, choices=Discovery.choices, default=Discovery.URL)
     # monitoring.outbound checks it. A URLField would refuse hosts without a dot, such as http://jobmanager:8081.
     rest_url = models.CharField(max_length=500, blank=True)
+    history_server = models.CharField(max_length=500, blank=True, default="")
     savepoint_target = models.CharField(max_length=500, blank=True, default="")
     zookeeper_hosts = models.CharField(max_length=500, blank=True, default="")
     zookeeper_root = models.CharField(max_length=200, blank=True, default="")

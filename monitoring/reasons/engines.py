@@ -86,6 +86,8 @@ class EngineReason(ReasonCode):
     )
     NOT_LISTED = "engines.not-listed", _("The engine no longer lists the job, but still knows its id.")
     CLUSTER_ENDED = "engines.cluster-ended", _("The cluster has ended with its job.")
+    ARCHIVED = "engines.archived", _("The History Server {url} reports the end of the job: {state}.")
+    WITHOUT_ARCHIVES = "engines.without-archives", _("{why} The History Server cannot be read: {problem}")
     CANCELED = "engines.canceled", _("The cluster accepted the request to cancel the job, and no longer runs it.")
     FIRST_SEEN = "engines.first-seen", _("Seen for the first time.")
     NAMED_AGAIN = "engines.named-again", _("The engine lists the job again, under the same id.")
@@ -256,6 +258,10 @@ class EngineReason(ReasonCode):
     NO_OVERVIEW = (
         "engines.no-overview",
         _("A server answers there, but not with Flink's REST API: it has no /overview. Is a part of the path missing?"),
+    )
+    NO_HISTORY_SERVER = (
+        "engines.no-history-server",
+        _("A server answers there, but it is not Flink's History Server. Enter an address such as http://host:8082."),
     )
     BEHIND_PROXY = (
         "engines.behind-proxy",

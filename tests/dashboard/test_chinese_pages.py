@@ -38,7 +38,7 @@ SAME = {
     "Apache Flink",
     "PySpark",
     "Spark Structured Streaming",
-    *("Kubernetes", "kubeconfig", "Kubeconfig", "Operator", "YARN"),
+    *("Kubernetes", "kubeconfig", "Kubeconfig", "Operator", "YARN", "History Server"),
     "Webhook",
     "Apprise URL",
     "YAML",

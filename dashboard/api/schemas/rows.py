@@ -45,7 +45,7 @@ class ClusterOut(ModelSchema):
     class Meta:
         model = Cluster
         fields = (
-            *("id", "name", "discovery", "rest_url", "savepoint_target"),
+            *("id", "name", "discovery", "rest_url", "history_server", "savepoint_target"),
             *("zookeeper_hosts", "zookeeper_root", "zookeeper_cluster_id"),
             *("zookeeper_authentication", "zookeeper_username", "zookeeper_tls"),
             *("authentication", "username", "engine", "version", "labels", "enabled", "disabled_reason"),

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from dashboard.forms.cluster import ClusterForm
 from monitoring.engine import registration
-from monitoring.engine.examination import Problem, examine, unencrypted_secret
+from monitoring.engine.examination import Problem, examine, sent_unencrypted
 from monitoring.engine.probe import Found
 from monitoring.models import Authentication, Cluster, Discovery
 
@@ -23,6 +23,10 @@ _OPTIONS = {
     "savepoints": (
         "savepoint_target",
         "with --directory: where Waymark stores savepoints of the queries, outside of the directory (default: none)",
+    ),
+    "history-server": (
+        "history_server",
+        "the URL of Flink's History Server, which shows the end of a job whose cluster has ended (default: none)",
     ),
     "zookeeper": (
         "zookeeper_hosts",
@@ -114,7 +118,7 @@ class Command(BaseCommand):
         registration.add(form.instance, ACTOR)
         answer = form.found.reason if form.found else "no response yet"
         self.stdout.write(f"Added cluster {form.instance.name} ({answer}). Waymark polls it from now on.")
-        if remark := unencrypted_secret(form.instance.authentication, form.instance.rest_url):
+        if remark := sent_unencrypted(form.instance):
             self.stdout.write(f"Warning: {remark}")
 
     def _list(self) -> None:

@@ -40,17 +40,25 @@ class Overview:
 
 @dataclass(frozen=True)
 class WebConfig:
-    """`/config`: the actions that the engine allows a web page. None: the engine does not report it."""
+    """`/config`: the actions that the engine allows a web page. None: the engine does not report it.
+
+    `is_history`: this is Flink's History Server, which serves only jobs that have ended.
+    """
 
     can_submit: bool | None
     can_cancel: bool | None
+    is_history: bool = False
 
     @classmethod
     def parse(cls, fields: Fields) -> WebConfig:
         features = fields.optional_child("features")
         said = {} if features is None else features.raw
         submit, cancel = said.get("web-submit"), said.get("web-cancel")
-        return cls(submit if isinstance(submit, bool) else None, cancel if isinstance(cancel, bool) else None)
+        return cls(
+            submit if isinstance(submit, bool) else None,
+            cancel if isinstance(cancel, bool) else None,
+            said.get("web-history") is True,
+        )
 
 
 @dataclass(frozen=True)

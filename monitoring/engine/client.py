@@ -186,6 +186,11 @@ class FlinkClient:
     async def job(self, job_id: str) -> JobDetail:
         return JobDetail.parse(await self._get(f"/jobs/{_part(job_id)}"))
 
+    async def archived_job(self, job_id: str) -> JobOverview:
+        """Return the job from a History Server, which has only jobs that have ended."""
+        job = JobOverview.parse(await self._get(f"/jobs/{_part(job_id)}"))
+        return replace(job, moved_at=job.ended_at)
+
     async def source_rows(self, job_id: str) -> list[SourceRows]:
         return SourceRows.parse_all(await self._get(f"/jobs/{_part(job_id)}"))
 

@@ -6,7 +6,7 @@ There are four classes of evidence, and only the first three may lead to a resta
    the same ID came back), so a terminal run that the engine lists as alive again *is* alive again.
 2. The engine answers, does not list the job, and returns 404 for it: `Unknown`, conclusive only after the hold-down.
 3. The engine does not answer, but another source proves the end: the platform of an application cluster, which ends
-   with its job, or a stop or a cancellation that it accepted. `Terminal` with the `ReportedEnd`.
+   with its job, Flink's History Server, or an accepted stop or cancellation. `Terminal` with the `ReportedEnd`.
 4. The engine does not answer, or not to the request for the job (a job that is not recovered yet is in no list):
    `Unreachable`. It proves nothing and ends every hold-down.
 """

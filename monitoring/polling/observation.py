@@ -72,7 +72,7 @@ class ClusterObservation:
     `runs`: runs with something to store. `missing`: IDs that the engine should have listed but did not. `problem`: a
     job in the list that could not be parsed. `manager`: the job manager's configuration; None: not requested or not
     shown. `stranger`: another cluster answered, so that its answers prove nothing about these jobs. `scan`: the new
-    progress of the scan of a directory, None for a server.
+    progress of the scan of a directory, None for a server. `runs` of a silent cluster are from its History Server.
     """
 
     answer: ClusterAnswer

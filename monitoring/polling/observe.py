@@ -80,18 +80,38 @@ async def observe(
     readers = _readers(client, known, jobs, now)
     missing = frozenset(known.expected() - jobs.keys())
     undenied: dict[str, Reason | str] = {}
+    runs = await _read(readers, _denials(client, known, missing, undenied), at_once, limit_s)
+    problem = misread[0].reason if misread else ""
+    return ClusterObservation(Answered(jobs, undenied), known, overview, manager, runs, missing, problem=problem)
+
+
+async def read_whole(
+    client: FlinkClient,
+    jobs: Mapping[str, JobOverview],
+    known: Mapping[str, KnownRun],
+    now: datetime,
+    *,
+    at_once: int,
+    limit_s: float,
+) -> dict[str, RunObservation]:
+    """Read everything about these jobs that is not finally stored, whether they are due or not."""
+    tick = _Tick(None, now)
+    readers = [_RunReader(client, job, known.get(job.id), _NO_ANSWER, tick, due=True) for job in jobs.values()]
+    return await _read(readers, [], at_once, limit_s)
+
+
+async def _read(
+    readers: Collection[_RunReader], before: Iterable[Callable[[], Awaitable[None]]], at_once: int, limit_s: float
+) -> dict[str, RunObservation]:
+    """Execute the requests `before`, and read the runs. Return those that have changes, by engine job ID."""
     try:
         async with asyncio.timeout(limit_s):
-            await _together(
-                [*_denials(client, known, missing, undenied), *(reader.read for reader in readers)], at_once
-            )
+            await together([*before, *(reader.read for reader in readers)], at_once)
             await _read_figures(readers, at_once)
     except TimeoutError:
         for reader in readers:
             reader.cut_off(limit_s)
-    runs = {reader.job.id: reader.observation() for reader in readers if reader.has_changes}
-    problem = misread[0].reason if misread else ""
-    return ClusterObservation(Answered(jobs, undenied), known, overview, manager, runs, missing, problem=problem)
+    return {reader.job.id: reader.observation() for reader in readers if reader.has_changes}
 
 
 async def _overview(client: FlinkClient) -> Overview | None:
@@ -170,10 +190,11 @@ async def _read_figures(readers: Iterable[_RunReader], at_once: int) -> None:
         if asyncio.get_running_loop().time() < until:
             await reader.read_figures(number)
 
-    await _together([partial(read, reader, number) for _, reader, number in chosen], at_once)
+    await together([partial(read, reader, number) for _, reader, number in chosen], at_once)
 
 
-async def _together(work: Collection[Callable[[], Awaitable[None]]], at_once: int) -> None:
+async def together(work: Collection[Callable[[], Awaitable[None]]], at_once: int) -> None:
+    """Execute all of the work, at most `at_once` pieces at a time."""
     waiting = iter(work)
 
     async def one_after_another() -> None:

@@ -27,6 +27,9 @@ SLOWEST_RETRY_S = 15.0
 PENDING_YOUNG_S = 30.0
 # The tick while there is a backlog of figures after the first poll or an outage.
 BACKLOG_TICK_S = 1.0
+# Polls of a silent cluster that each read its History Server. Later ones do so about once in ARCHIVES_EVERY_S.
+FIRST_ARCHIVE_READS = 20
+ARCHIVES_EVERY_S = 60.0
 # A silent cluster is polled up to this share earlier, so that clusters that became silent together spread out.
 _JITTER = 0.2
 
@@ -112,3 +115,9 @@ def next_try(now: datetime, poll_interval_s: float, failures: int, jitter: float
     """
     wait = poll_interval_s * 2 ** min(failures - 1, 10)
     return now + timedelta(seconds=max(poll_interval_s, min(wait, SLOWEST_RETRY_S)) * (1 - _JITTER * jitter))
+
+
+def reads_archives(poll_interval_s: float, failures: int) -> bool:
+    """Return whether the poll after `failures` polls in a row without an answer also reads the History Server."""
+    wait = max(poll_interval_s, SLOWEST_RETRY_S)
+    return failures < FIRST_ARCHIVE_READS or failures % max(1, round(ARCHIVES_EVERY_S / wait)) == 0

@@ -21,16 +21,18 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Self, TypeVar
 
 from django.db import DatabaseError, InterfaceError, OperationalError
 
 from monitoring.engine import leaders
 from monitoring.engine.client import FlinkClient
-from monitoring.engine.connection import Connection, connection_of
+from monitoring.engine.connection import Connection, connection_of, connection_of_history_server
 from monitoring.engine.errors import EngineError
 from monitoring.engine.evidence import NoAnswer
 from monitoring.models import Cluster
+from monitoring.polling.archives import Archives, has_checkpoint, read_archives, sought_runs
 from monitoring.polling.claim import Claim, ClaimLost, claim_due, release, renew
 from monitoring.polling.known import KnownCluster, Stored, recall, stored_of
 from monitoring.polling.observation import ClusterObservation
@@ -129,12 +131,31 @@ class Poller:
         try:
             client, at_once = await self._client(claim.cluster), claim.cluster.requests_at_once
             observation = await observe(client, known, polled_at, lookup, at_once=at_once)
+            if isinstance(observation.answer, NoAnswer) and observation.answer.is_silence:
+                observation = await self._with_archives(claim.cluster, observation, observation.answer, polled_at)
         except EngineError as error:
             return ClusterObservation(NoAnswer(error.reason), known)
         if client.scanning is None:
             return observation
         problem = observation.problem or client.scanning.problem
         return replace(observation, scan=client.scanning.stored, problem=problem)
+
+    async def _with_archives(
+        self, cluster: Cluster, silent: ClusterObservation, answer: NoAnswer, polled_at: datetime
+    ) -> ClusterObservation:
+        """Return the observation of a silent cluster with the runs that its History Server shows to have ended."""
+        if not cluster.history_server:
+            return silent
+        sought = await self._run_in_database_thread(sought_runs, cluster)
+        if not sought:
+            return silent
+        try:
+            async with self._make_client(connection_of_history_server(cluster)) as client:
+                has_one = partial(self._run_in_database_thread, has_checkpoint)
+                archives = await read_archives(client, sought, polled_at, has_one, at_once=cluster.requests_at_once)
+        except EngineError as error:
+            archives = Archives({}, {}, error.reason)
+        return replace(silent, answer=archives.added_to(answer), runs=archives.runs)
 
     async def _client(self, cluster: Cluster) -> FlinkClient:
         """Return the client with open connections, or a new one if the cluster's connection settings changed.

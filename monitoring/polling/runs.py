@@ -13,7 +13,7 @@ from django.db.models import Max
 
 from monitoring import bulk
 from monitoring.engine.answers import Restored
-from monitoring.engine.evidence import ClusterAnswer, Missing, ReportedEnd, Terminal, Unknown, evidence_of
+from monitoring.engine.evidence import ClusterAnswer, Missing, NoAnswer, ReportedEnd, Terminal, Unknown, evidence_of
 from monitoring.launches import Launched, remember
 from monitoring.models import Checkpoint, Cluster, Job, LaunchOrigin, Run, RunState, RunStateChange
 from monitoring.polling.observation import ClusterObservation, RunObservation
@@ -257,7 +257,7 @@ def apply_evidence(cluster: Cluster, answer: ClusterAnswer, runs: Runs, now: dat
         if each.observed is not None:
             run.observed_at = now
             each.has_new_failure = _remember_exceptions(each.observed, run)
-            _named(runs, each.observed, run, now)
+            _named(runs, answer, each.observed, run, now)
         elif run.live:
             if run.missing_since is None:
                 # All earlier answers listed the run.
@@ -269,14 +269,14 @@ def apply_evidence(cluster: Cluster, answer: ClusterAnswer, runs: Runs, now: dat
             runs.ended.append(run)
 
 
-def _named(runs: Runs, observed: RunObservation, run: Run, now: datetime) -> None:
+def _named(runs: Runs, answer: ClusterAnswer, observed: RunObservation, run: Run, now: datetime) -> None:
     run.missing_since, run.missing_polls = None, 0
     state = observed.job.state
     if state == run.state and not _has_ended_again(run, observed):
         return
     revived = RunState(run.state).terminal
     run.launch_wait = {}  # the reason for the wait belonged to the previous status
-    runs.move(run, state, _why(state, observed, run, revived=revived), now)
+    runs.move(run, state, _why(answer, observed, run, revived=revived), now)
     if RunState(state).terminal:
         run.ended_at, run.end_seen_at = observed.job.ended_at or now, now
     elif revived:
@@ -290,7 +290,10 @@ def _has_ended_again(run: Run, observed: RunObservation) -> bool:
     return RunState(run.state).terminal and at is not None and run.ended_at is not None and at > run.ended_at
 
 
-def _why(state: str, observed: RunObservation, run: Run, *, revived: bool) -> Reason | str:
+def _why(answer: ClusterAnswer, observed: RunObservation, run: Run, *, revived: bool) -> Reason | str:
+    state = observed.job.state
+    if isinstance(answer, NoAnswer):
+        return answer.ends[run.engine_job_id].why
     if revived and RunState(state).terminal:
         return EngineReason.ENDED_AGAIN()
     if revived:

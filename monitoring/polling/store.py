@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from django.db import transaction
 
 from monitoring import bulk, outages
-from monitoring.discovery.platform import is_over, reported_ends
+from monitoring.discovery.platform import has_one_job, is_over, may_live, reported_ends
 from monitoring.engine import leaders
 from monitoring.engine.answers import JobOverview, ManagerConfig
-from monitoring.engine.evidence import EMPTY_HOLD_DOWN, HOLD_DOWN, Answered, NoAnswer
+from monitoring.engine.evidence import EMPTY_HOLD_DOWN, HOLD_DOWN, Answered, ClusterAnswer, NoAnswer
 from monitoring.engine.identity import application_in, identity_of
 from monitoring.engine.versions import EngineVersion
 from monitoring.models import Cluster, Engine, Run
@@ -97,11 +97,11 @@ def _store(
 ) -> tuple[Reason | None, KnownCluster]:
     outages.note_lateness(cluster, polled_at)
     match observation.answer:
-        case NoAnswer(why, is_silence=is_silence):
+        case NoAnswer(why, archived, is_silence):
             canceled = canceled_ends(cluster, now) if is_silence else {}
-            ends = canceled | stopped_ends(cluster, now) | reported_ends(cluster)
+            ends = {**canceled, **stopped_ends(cluster, now), **reported_ends(cluster), **archived}
             silence = NoAnswer(leaders.silence(cluster, why), ends)
-            changed, known = _no_answer(cluster, silence, observation, now)
+            changed, known = _no_answer(cluster, silence, observation, now, polled_at)
         case Answered():
             changed, known = _answered(cluster, observation.answer, observation, now, polled_at)
             cluster.read_until = polled_at
@@ -113,7 +113,7 @@ def _store(
 
 
 def _no_answer(
-    cluster: Cluster, answer: NoAnswer, observation: ClusterObservation, now: datetime
+    cluster: Cluster, answer: NoAnswer, observation: ClusterObservation, now: datetime, polled_at: datetime
 ) -> tuple[Reason | None, KnownCluster]:
     """Store that the cluster did not answer.
 
@@ -128,38 +128,45 @@ def _no_answer(
         changed = code(cluster=str(cluster), why=answer.why)
         outages.note_silence(cluster, answer.why, now)
     cluster.unreachable_since = cluster.unreachable_since or now
+    had_ended = cluster.has_ended and not may_live(cluster)
     _failed(cluster, answer.why, now)
     held_down = Run.objects.filter(job__cluster=cluster, missing_since__isnull=False)
     if held_down.update(missing_since=None, missing_polls=0):
         cluster.revision += 1
-    events = _end_reported(cluster, answer, observation, now) if answer.ends else []
-    if cluster.stranger is None and _has_ended(cluster, answer):
+    known: KnownCluster = observation.known
+    events: list[Reason] = []
+    if answer.ends:
+        known, events = _end_reported(cluster, answer, observation, now, polled_at)
+    if cluster.stranger is None and _has_ended(cluster, is_explained=had_ended or bool(answer.ends)):
         reasons.store(cluster, "last_error", EngineReason.CLUSTER_ENDED())
         outages.note_answer(cluster, now)
-    if not events:
-        return changed, observation.known
-    live = {job_id: run for job_id, run in observation.known.runs.items() if job_id not in answer.ends}
-    return WorkReason.POLLED(cluster=str(cluster), events=events), replace(observation.known, runs=live)
+    return (WorkReason.POLLED(cluster=str(cluster), events=events) if events else changed), known
 
 
-def _end_reported(cluster: Cluster, answer: NoAnswer, observation: ClusterObservation, now: datetime) -> list[Reason]:
-    """End the runs whose end another source reports."""
-    found = runs.load(cluster, replace(observation, missing=frozenset(answer.ends)))
-    runs.apply_evidence(cluster, answer, found, now)
-    history.end_pending(found.ended, now)
-    runs.save(found)
-    if found.changes:
+def _end_reported(
+    cluster: Cluster, answer: NoAnswer, observation: ClusterObservation, now: datetime, polled_at: datetime
+) -> tuple[KnownCluster, list[Reason]]:
+    """End the runs whose end another source reports, and store what it shows of them."""
+    missing = frozenset(answer.ends.keys() - observation.runs.keys())
+    found, _, _ = _store_runs(cluster, answer, replace(observation, missing=missing), now, polled_at, timedelta())
+    if found.changes or observation.runs:
         cluster.revision += 1
-    return found.events
+    if observation.runs:
+        adopt_savepoints(cluster, [each.run.pk for each in found.named()])
+    before = {job_id: run for job_id, run in observation.known.runs.items() if job_id not in answer.ends}
+    unread = {job_id: run for job_id, run in named_runs(cluster, answer.ends.keys()).items() if run.is_expected}
+    return replace(observation.known, runs=before | unread), found.events
 
 
-def _has_ended(cluster: Cluster, answer: NoAnswer) -> bool:
+def _has_ended(cluster: Cluster, *, is_explained: bool) -> bool:
     """Return whether the cluster is silent because it has ended with its only job.
 
-    If another job manager may take the job over, the silence is explained only by another source.
+    If another job manager may take the job over, the silence is explained only by another source: now, or in an earlier
+    poll of this silence (`is_explained`).
     """
     application = application_in(cluster.identity)
-    if not answer.ends and (application is None or application.takeover_s) and not is_over(cluster):
+    is_final = application is not None and not application.takeover_s
+    if not has_one_job(cluster) or not (is_explained or is_final or is_over(cluster)):
         return False
     of_cluster = Run.objects.filter(job__cluster=cluster)
     return of_cluster.exists() and not of_cluster.exclude(state__in=TERMINAL).exists()
@@ -178,6 +185,32 @@ def _answered(
 ) -> tuple[Reason | None, KnownCluster]:
     observation = shared_queries.settle(cluster, observation, now)
     shared_queries.continue_imported(cluster, observation, now)
+    found, written, planned = _store_runs(cluster, answer, observation, now, polled_at, _answers_kept(cluster))
+    adopted = _adopt(cluster, observation, found, now)
+    mark_final([each.run for each in found.named() if each.observed and each.observed.own_end])
+    back = [] if cluster.reachable else [WorkReason.CLUSTER_BACK(cluster=str(cluster))]
+    if observation.runs or observation.missing:
+        cluster.revision += 1
+    _remember_answer(cluster, observation, found, now)
+    known = _known(cluster, observation, found, now, adopted_now=adopted is not None)
+    planned = [_next_poll(cluster, known, polled_at, now), *planned, *_ends_of_hold_downs(found, now)]
+    cluster.next_poll_at = min(planned)
+    return _changed(cluster, [*back, *found.events], written, adopted or 0), known
+
+
+def _store_runs(
+    cluster: Cluster,
+    answer: ClusterAnswer,
+    observation: ClusterObservation,
+    now: datetime,
+    polled_at: datetime,
+    kept: timedelta,
+) -> tuple[runs.Runs, history.HistoryChanges, list[datetime]]:
+    """Store what was read of the runs, and what the answer proves about them.
+
+    Return the runs, the changes of their checkpoints, and when runs that have ended must be read again. `kept`: how
+    long the same answer may have been given again.
+    """
     found = runs.load(cluster, observation)
     stored = history.stored_checkpoints(found.named())
     ends_within = shared_queries.CLOCKS_DIFFER if cluster.only_watched else None
@@ -189,19 +222,11 @@ def _answered(
     runs.remember_answers(found, now)
     written = history.write(found.named(), stored, now)
     history.end_pending(found.ended, now)
-    planned = [*_close_final_reads(cluster, found, polled_at), *_ends_of_hold_downs(found, now)]
+    planned = _close_final_reads(found, polled_at, kept)
     runs.save(found)
     record([(each.run, each.observed) for each in found.named() if each.observed], now)
     runs.remember_launches(found.named(), now)
-    adopted = _adopt(cluster, observation, found, now)
-    mark_final([each.run for each in found.named() if each.observed and each.observed.own_end])
-    back = [] if cluster.reachable else [WorkReason.CLUSTER_BACK(cluster=str(cluster))]
-    if observation.runs or observation.missing:
-        cluster.revision += 1
-    _remember_answer(cluster, observation, found, now)
-    known = _known(cluster, observation, found, now, adopted_now=adopted is not None)
-    cluster.next_poll_at = min([_next_poll(cluster, known, polled_at, now), *planned])
-    return _changed(cluster, [*back, *found.events], written, adopted or 0), known
+    return found, written, planned
 
 
 def _remember_manager(cluster: Cluster, manager: ManagerConfig | None) -> None:
@@ -214,7 +239,7 @@ def _remember_manager(cluster: Cluster, manager: ManagerConfig | None) -> None:
         cluster.answers_kept_s = manager.answers_kept_s
 
 
-def _close_final_reads(cluster: Cluster, found: runs.Runs, polled_at: datetime) -> list[datetime]:
+def _close_final_reads(found: runs.Runs, polled_at: datetime, kept: timedelta) -> list[datetime]:
     """Mark ended runs as completely read if nothing is unread and the answer cannot be from before the end.
 
     Return when the other runs may be read, because a restart waits for that.
@@ -225,7 +250,6 @@ def _close_final_reads(cluster: Cluster, found: runs.Runs, polled_at: datetime) 
         if each.observed and each.observed.due and not each.observed.problem and not each.run.live
     ]
     unfinished = history.unfinished_runs(read)
-    kept = _answers_kept(cluster)
     planned: list[datetime] = []
     for run in read:
         early = run.end_seen_at is not None and polled_at < run.end_seen_at + kept

@@ -138,7 +138,8 @@ def _died(attempt: RestartAttempt, state: str, failure: str, now: datetime) -> O
 def ended_unseen(attempt: RestartAttempt, now: datetime) -> Outcome | None:
     """Return the outcome if the cluster that the command started has ended, None if this is not known.
 
-    Polls may have seen the end of the new run. Otherwise only the platform can report it, and the run is stored.
+    Polls may have seen the end of the new run, also in the History Server. Otherwise only the platform can report it,
+    and the run is stored.
     """
     old, since = attempt.old_run, attempt.launch_sent_at
     if old is None or since is None or not starts_cluster(attempt):

@@ -15,6 +15,7 @@ from monitoring.polling.plan import (
     next_tick,
     next_try,
     read_every_s,
+    reads_archives,
     shows_more,
     tick_every_s,
 )
@@ -128,3 +129,13 @@ def test_the_details_of_a_pending_checkpoint_are_requested_at_growing_intervals(
 def test_a_pending_checkpoint_with_an_unknown_last_request_is_due():
     assert shows_more("a" * 32, NOW - timedelta(hours=1), None, NOW)
     assert shows_more("a" * 32, NOW + timedelta(hours=1), NOW, NOW), "the engine's clock is ahead"
+
+
+@pytest.mark.parametrize(
+    ("poll_interval_s", "seconds_apart"), [(1, {60.0}), (3, {60.0}), (15, {60.0}), (30, {60.0}), (600, {600.0})]
+)
+def test_a_long_silence_is_looked_up_in_the_history_server_once_a_minute(poll_interval_s, seconds_apart):
+    assert all(reads_archives(poll_interval_s, failures) for failures in range(20)), "its first minutes"
+    wait_s = (next_try(NOW, poll_interval_s, 100, 0) - NOW).total_seconds()
+    read = [number * wait_s for number in range(100, 400) if reads_archives(poll_interval_s, number)]
+    assert {later - earlier for earlier, later in pairwise(read)} == seconds_apart

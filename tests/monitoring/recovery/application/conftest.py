@@ -15,6 +15,7 @@ from tests.monitoring.conftest import Rows
 from tests.monitoring.fake_job_manager import serving
 from tests.monitoring.flink.waymark import Waymark
 from tests.monitoring.recovery.application.fake_application import NAME, FakeApplication
+from tests.monitoring.recovery.application.fake_history_server import FakeHistoryServer
 
 CHECKPOINT = "file:/checkpoints/chk-4"
 
@@ -66,6 +67,13 @@ def application(tmp_path: Path) -> Iterator[FakeApplication]:
     fake = FakeApplication(started=started, savepoint=f"file:{tmp_path}/savepoints")
     with serving(fake):
         yield fake
+
+
+@pytest.fixture
+def history() -> Iterator[FakeHistoryServer]:
+    """Return a History Server without archives, which no cluster has."""
+    with serving(FakeHistoryServer()) as server:
+        yield server
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ class FakeApplication(FakeJobManager):
     cancels: bool = True  # whether the job ends after the cluster has accepted a request to cancel it
     target: str = "embedded"  # execution.target; another value is not application mode
     ingress: tuple[int, bytes] | None = None  # the answer of a server in between while no cluster answers
+    age_s: float = 0.0  # how long a job has run when its cluster appears
     answers_from: int = 0  # the number of polls before the newest cluster answers
     read: list[Path] = field(default_factory=list)
 
@@ -90,7 +91,7 @@ class FakeApplication(FakeJobManager):
                 "execution.checkpointing.savepoint-dir": self.savepoint,
                 "web.tmpdir": f"/tmp/flink-web-{len(self.read):08x}-0000-0000-0000-000000000000",
             }
-            self.begun = time.time()
+            self.begun = time.time() - self.age_s
 
     def _overview(self, parts: list[str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         status, answer = super()._overview(parts, body)

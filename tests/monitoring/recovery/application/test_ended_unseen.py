@@ -1,7 +1,8 @@
-"""A cluster that a command has started may end before a poll: the platform reports the end of its job."""
+"""A cluster that a command has started may end before a poll: the platform or the History Server shows its end."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -13,7 +14,8 @@ from monitoring.recovery.attempt import TIME_LIMIT
 from tests.monitoring.conftest import Rows
 from tests.monitoring.flink.waymark import Waymark
 from tests.monitoring.recovery.application.conftest import CHECKPOINT, Report, died, only_job, restarted
-from tests.monitoring.recovery.application.fake_application import FakeApplication
+from tests.monitoring.recovery.application.fake_application import NAME, FakeApplication
+from tests.monitoring.recovery.application.fake_history_server import FakeHistoryServer
 
 pytestmark = pytest.mark.django_db
 ERROR = "The program's main method caused an error"
@@ -43,15 +45,27 @@ def is_still_awaited(attempt: RestartAttempt, waymark: Waymark) -> bool:
     return attempt.ended_at is None
 
 
-@pytest.fixture(params=["operator", "yarn"])
-def ends(request, job: Job, application: FakeApplication, waymark: Waymark, report: Report) -> Callable[..., None]:
-    """Return a function with which the platform reports the end of the newest cluster."""
+@pytest.fixture(params=["operator", "yarn", "history server"])
+def ends(
+    request,
+    job: Job,
+    application: FakeApplication,
+    waymark: Waymark,
+    report: Report,
+    history: FakeHistoryServer,
+) -> Callable[..., None]:
+    """Return a function with which the platform reports the end of the newest cluster, or Flink archives it."""
+    if request.param == "history server":
+        Cluster.objects.update(history_server=history.url)
 
     def reports(attempt: RestartAttempt, state: str = "FAILED", error: str = ERROR) -> None:
-        if request.param == "operator":
-            report(state, attempt.engine_job_id, error)
-        else:
-            report.yarn("application_1_2", waymark.now(), {"FINISHED": "SUCCEEDED"}.get(state, state), error)
+        match request.param:
+            case "operator":
+                report(state, attempt.engine_job_id, error)
+            case "yarn":
+                report.yarn("application_1_2", waymark.now(), {"FINISHED": "SUCCEEDED"}.get(state, state), error)
+            case "history server":
+                history.archive_early_end(attempt.engine_job_id, NAME, time.time(), state, error)
         application.end(state)
         application.answers_from = 0
 

@@ -31,6 +31,7 @@ class FlinkApplication:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.checkpoints, self.savepoints = directory / "checkpoints", directory / "savepoints"
+        self.archive = directory / "archive"  # of ended jobs, for a History Server
 
     @classmethod
     def prepare(
@@ -38,7 +39,7 @@ class FlinkApplication:
     ) -> FlinkApplication:
         """Store how to start clusters. `main` is the class of the job, with these arguments."""
         made = cls(directory)
-        for each in (made.checkpoints, made.savepoints / "of-others"):
+        for each in (made.checkpoints, made.savepoints / "of-others", made.archive):
             each.mkdir(parents=True)
         (directory / "job.jar").write_bytes(jar)
         settings = {
@@ -141,6 +142,7 @@ class FlinkApplication:
             "execution.checkpointing.dir": f"file://{self.checkpoints}",
             "execution.checkpointing.savepoint-dir": f"file://{self.savepoints}",
             "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+            "jobmanager.archive.fs.dir": f"file://{self.archive}",
             "restart-strategy.type": "none",
             "heartbeat.interval": 1000,
             "heartbeat.timeout": 5000,

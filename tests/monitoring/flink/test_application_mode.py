@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 from django.db import connection
@@ -17,12 +18,16 @@ from dashboard.acts.canceling import cancel_job
 from dashboard.acts.intents import Intent
 from monitoring.launches import remember_edit
 from monitoring.models import Cluster, DiscoverySource, FoundResource, Job, RestartAttempt
+from monitoring.polling import store
+from monitoring.polling.claim import LEASE
+from monitoring.reasons.engines import EngineReason
 from monitoring.recovery import cycle as recovery
 from monitoring.recovery.attempt import TIME_LIMIT
 from monitoring.recovery.manual import restart_from
 from monitoring.recovery.moving import CLAIM
 from monitoring.savepoints.stops import HOLD_DOWN
 from tests.monitoring.flink.application import FlinkApplication
+from tests.monitoring.flink.history_server import HistoryServer
 from tests.monitoring.flink.ledger import Ledger
 from tests.monitoring.flink.waymark import Waymark
 from tests.waiting import eventually
@@ -55,6 +60,12 @@ def application(
         yield made
     finally:
         made.kill()
+
+
+@pytest.fixture
+def history(libraries: Path, java_home: Path, application: FlinkApplication, tmp_path: Path) -> HistoryServer:
+    """Return a History Server of the application's clusters. It does not run yet."""
+    return HistoryServer(libraries, java_home, tmp_path, application.archive)
 
 
 @pytest.fixture
@@ -209,3 +220,83 @@ def test_a_job_that_waymark_cancels_has_ended_without_a_poll_of_its_end(
     assert Cluster.objects.get().has_ended
     assert not RestartAttempt.objects.exists()
     assert len(application.clusters()) == 1
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_the_history_server_shows_a_failure_that_nothing_else_reports(
+    job: Job,
+    application: FlinkApplication,
+    waymark: Waymark,
+    switches: Path,
+    ledger: Ledger,
+    history: HistoryServer,
+    tmp_path: Path,
+    dies: bool,
+) -> None:
+    """It is down at first. `dies`: a worker is killed after it has read the end, and before it has stored it."""
+    Cluster.objects.update(history_server=history.url)
+    was = job.current_run.engine_job_id
+    fails(application, switches)
+    kept = newest_checkpoint(application, was)
+    Job.objects.update(auto_restart=True)
+    waymark.until("it is down, too", lambda: _why_silent() is EngineReason.WITHOUT_ARCHIVES)
+    assert Job.objects.get().current_run.state == "RUNNING", "silence proves nothing"
+    with history.running():
+        if dies:
+            _dies_before_it_stores(waymark, tmp_path / "read")
+            assert Job.objects.get().current_run.state == "RUNNING"
+            waymark.ahead += LEASE
+        attempt = waymark.until("it is restarted", lambda: job.restart_attempts.first())
+        waymark.ended(attempt)
+    assert attempt.state == "succeeded", attempt.error
+    run = job.runs.get(number=1)
+    assert (run.state, run.final_read_done) == ("FAILED", True)
+    assert "The switch says fail" in run.exception
+    newest = run.checkpoints.filter(status="COMPLETED").order_by("-checkpoint_id").first()
+    assert newest is not None
+    assert attempt.restore_path == newest.external_path
+    assert newest.external_path.removeprefix("file:") == kept
+    assert len(application.clusters()) == 2
+    counts_on(ledger)
+
+
+def test_the_history_server_shows_that_a_job_was_canceled_elsewhere(
+    job: Job, application: FlinkApplication, waymark: Waymark, history: HistoryServer
+) -> None:
+    Job.objects.update(auto_restart=True)
+    Cluster.objects.update(history_server=history.url)
+    cancel = Request(f"{application.url}/jobs/{job.current_run.engine_job_id}?mode=cancel", method="PATCH")
+    urlopen(cancel, timeout=30).close()
+    eventually("the cluster has ended", lambda: not application.jobs())
+    application.kill()
+    with history.running():
+        waymark.until("its end is known", lambda: Job.objects.filter(current_run__state="CANCELED").exists())
+        waymark.until("the silence is explained", lambda: Cluster.objects.get().has_ended)
+    assert not RestartAttempt.objects.exists()
+    assert len(application.clusters()) == 1
+
+
+def _why_silent() -> object:
+    why = Cluster.objects.get().last_error_value
+    return None if why is None else why.code
+
+
+def _dies_before_it_stores(waymark: Waymark, has_read: Path) -> None:
+    """Poll in another process, and kill that process with SIGKILL as soon as it has read the end of the run."""
+    connection.close()
+    child = os.fork()
+    if child == 0:
+
+        def hang(*_: object) -> None:
+            has_read.touch()
+            signal.pause()
+
+        store._end_reported = hang  # type: ignore[assignment]
+        with Waymark() as worker:
+            worker.ahead = waymark.ahead
+            worker.until("it is killed", lambda: None)
+    try:
+        eventually("it has read the end", has_read.exists)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)

@@ -85,6 +85,13 @@ class FlinkApplication:
         found: list[dict[str, Any]] = answer["jobs"]
         return found
 
+    def is_archived(self, job_id: str) -> bool:
+        """Return whether the archive of the job is complete. Flink may write it after its REST API is gone."""
+        try:
+            return any(json.loads(path.read_text())["archive"] for path in self.archive.rglob(job_id))
+        except (OSError, ValueError):
+            return False
+
     def start(self, savepoint: str, job_id: str) -> None:
         """Start a cluster: from the savepoint if it is not "", and with a random ID if it is ""."""
         directory = self.directory / f"cluster-{len(self.clusters()):02}"

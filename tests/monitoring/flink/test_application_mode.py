@@ -94,8 +94,10 @@ def job(application: FlinkApplication, waymark: Waymark) -> Job:
 
 def fails(application: FlinkApplication, switches: Path) -> None:
     """Let the job fail: its cluster ends with it. The task manager, which nobody ends, is killed."""
+    (job_id,) = (each["jid"] for each in application.jobs())
     (switches / "fail").touch()
     eventually("the cluster has ended", lambda: not application.jobs())
+    eventually("it has archived the job", lambda: application.is_archived(job_id))
     (switches / "fail").unlink()
     application.kill()
 
@@ -268,6 +270,7 @@ def test_the_history_server_shows_that_a_job_was_canceled_elsewhere(
     cancel = Request(f"{application.url}/jobs/{job.current_run.engine_job_id}?mode=cancel", method="PATCH")
     urlopen(cancel, timeout=30).close()
     eventually("the cluster has ended", lambda: not application.jobs())
+    eventually("it has archived the job", lambda: application.is_archived(job.current_run.engine_job_id))
     application.kill()
     with history.running():
         waymark.until("its end is known", lambda: Job.objects.filter(current_run__state="CANCELED").exists())

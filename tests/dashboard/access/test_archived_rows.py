@@ -16,13 +16,12 @@ from django.urls import resolve
 
 from dashboard.access.guard import guard
 from dashboard.access.subjects import Archived, subject_of
-from monitoring.models import Account, ArchivedFile, Checkpoint, Grant, Job, OperatorCheckpoint
+from monitoring.models import Account, ArchivedFile, ArchivedKind, Checkpoint, Grant, Job, OperatorCheckpoint
 from tests.monitoring.conftest import Rows
-from tests.monitoring.history.archive_rows import TOLD, advance, fill
-from tests.monitoring.history.conftest import Pipeline, archive, dsn_file, old, pipeline
+from tests.monitoring.history.archive_rows import OLD, fill, move
+from tests.monitoring.history.conftest import archive
 
-__all__ = ["archive", "dsn_file", "old", "pipeline"]
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+__all__ = ["archive"]
 
 
 @dataclass(frozen=True)
@@ -43,16 +42,18 @@ class ArchivedRows:
 
 
 @pytest.fixture
-def archived_rows(old: Rows, pipeline: Pipeline, settings: Any) -> ArchivedRows:
+def archived_rows(db: None, archive: Path, settings: Any) -> ArchivedRows:
     settings.API_CALLS_PER_MINUTE = 100_000
-    job, neighbour, stranger = (fill(old, 5).job for _ in range(3))
-    Job.objects.filter(pk=neighbour.pk).update(cluster=job.cluster)
-    checkpoint = Checkpoint.objects.get(run__job=job, checkpoint_id=2)
+    rows = Rows()
+    run, stranger = fill(rows, 5), fill(rows, 5)
+    neighbour = fill(rows, 5, cluster=run.job.cluster)
+    checkpoint = Checkpoint.objects.get(run=run, checkpoint_id=2)
     operator = OperatorCheckpoint.objects.get(checkpoint=checkpoint, name="source")
-    pipeline.run()
-    assert advance() == TOLD
+    for runs in ([run, neighbour], [stranger]):
+        for kind in (ArchivedKind.OPERATORS, ArchivedKind.CHECKPOINTS):
+            move(kind, runs, OLD.date().replace(day=1))
     assert not Checkpoint.objects.filter(pk=checkpoint.pk).exists()
-    return ArchivedRows(job, neighbour, stranger, checkpoint.pk, operator.pk)
+    return ArchivedRows(run.job, neighbour.job, stranger.job, checkpoint.pk, operator.pk)
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from monitoring.models import (
     ArchivedKind,
     ArchivedState,
     Checkpoint,
+    Cluster,
     CounterSample,
     OperatorCheckpoint,
     Run,
@@ -40,19 +41,31 @@ TOLD = done(
 )
 
 
-def fill(rows: Rows, count: int = 120, every: timedelta = timedelta(minutes=20), **values: Any) -> Run:
+def fill(
+    rows: Rows,
+    count: int = 120,
+    every: timedelta = timedelta(minutes=20),
+    *,
+    cluster: Cluster | None = None,
+    checkpoints_only: bool = False,
+) -> Run:
     """Store a run with `count` checkpoints from OLD on, and 100 newer ones.
 
-    With the newer ones, no checkpoint of August is among the newest of the run.
+    With the newer ones, no checkpoint of August is among the newest of the run. The archive moves each kind of rows of
+    each cluster separately, which takes a second or two: a test that does not need several, has one.
     """
-    run = rows.run(rows.job(), started_at=OLD)
-    checkpoints(run, [OLD + number * every for number in range(count)], 1, **values)
-    checkpoints(run, [NOW - timedelta(minutes=100 - number) for number in range(100)], 1001)
+    run = rows.run(rows.job(cluster), started_at=OLD)
+    old = [OLD + number * every for number in range(count)]
+    new = [NOW - timedelta(minutes=100 - number) for number in range(100)]
+    checkpoints(run, old, 1, checkpoints_only=checkpoints_only)
+    checkpoints(run, new, 1001, checkpoints_only=checkpoints_only)
     return run
 
 
-def checkpoints(run: Run, times: list[datetime], first: int, **values: Any) -> None:
-    made = Checkpoint.objects.bulk_create(_checkpoint(run, first + n, at, values) for n, at in enumerate(times))
+def checkpoints(run: Run, times: list[datetime], first: int, *, checkpoints_only: bool = False) -> None:
+    made = Checkpoint.objects.bulk_create(_checkpoint(run, first + n, at) for n, at in enumerate(times))
+    if checkpoints_only:
+        return
     OperatorCheckpoint.objects.bulk_create(_operator(each, name) for each in made for name in ("source", "sink"))
     CounterSample.objects.bulk_create(
         CounterSample(run=run, at=at, restored=0, total=first, in_progress=0, completed=n, failed=0)
@@ -60,22 +73,21 @@ def checkpoints(run: Run, times: list[datetime], first: int, **values: Any) -> N
     )
 
 
-def _checkpoint(run: Run, number: int, at: datetime, values: dict[str, Any]) -> Checkpoint:
+def _checkpoint(run: Run, number: int, at: datetime) -> Checkpoint:
     failed = number % 10 == 0
-    figures = {
-        "run": run,
-        "checkpoint_id": number,
-        "triggered_at": at,
-        "status": "FAILED" if failed else "COMPLETED",
-        "failure_message": "Zeile 1\nline \"2\", ',' ☃" if failed else "",
-        "latest_ack_at": None if failed else at + timedelta(seconds=2, microseconds=number),
-        "end_to_end_duration": None if failed else 1000 + number,
-        "state_size": None if failed else number * 7919,
-        "external_path": "" if failed else f"file:/checkpoints/{run.engine_job_id}/chk-{number}",
-        "discarded": True,
-        "final": True,
-    }
-    return Checkpoint(**figures | values)
+    return Checkpoint(
+        run=run,
+        checkpoint_id=number,
+        triggered_at=at,
+        status="FAILED" if failed else "COMPLETED",
+        failure_message="Zeile 1\nline \"2\", ',' ☃" if failed else "",
+        latest_ack_at=None if failed else at + timedelta(seconds=2, microseconds=number),
+        end_to_end_duration=None if failed else 1000 + number,
+        state_size=None if failed else number * 7919,
+        external_path="" if failed else f"file:/checkpoints/{run.engine_job_id}/chk-{number}",
+        discarded=True,
+        final=True,
+    )
 
 
 def _operator(checkpoint: Checkpoint, name: str) -> OperatorCheckpoint:

@@ -55,6 +55,7 @@ def attach(module: ModuleType) -> Iterator[Callable[..., Any]]:
         return agents[-1]
 
     yield attach_one
+    module.FLUSH_S = 0.0  # nothing more has to be sent
     for each in agents:
         each.close()
         if each._thread is not None:

@@ -21,6 +21,8 @@ help: ## list the targets
 run: install ## set everything up, start it with the demo, print the address and the log-in
 	@exec $(PY) manage.py up --demo
 
+# Two workers: these tests hardly wait, and each worker collects all of them.
+unit: WORKERS = 2
 unit: install-dev ## the tests that need no server, no JVM and no browser, two minutes
 	$(PY) -m pytest $(PYTEST_ARGS) -m unit $(TESTS)
 

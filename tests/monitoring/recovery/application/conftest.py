@@ -60,13 +60,10 @@ class Report:
 
 
 @pytest.fixture
-def application(tmp_path: Path) -> Iterator[FakeApplication]:
-    started = tmp_path / "started"
-    started.mkdir()
-    (tmp_path / "savepoints" / "of-others").mkdir(parents=True)
-    fake = FakeApplication(started=started, savepoint=f"file:{tmp_path}/savepoints")
-    with serving(fake):
-        yield fake
+def waymark(db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Waymark]:
+    with Waymark(skips_waits=True) as worker:
+        monkeypatch.setattr(timezone, "now", worker.now)  # pages use the same clock
+        yield worker
 
 
 @pytest.fixture
@@ -77,9 +74,13 @@ def history() -> Iterator[FakeHistoryServer]:
 
 
 @pytest.fixture
-def waymark(db: None) -> Iterator[Waymark]:
-    with Waymark() as worker:
-        yield worker
+def application(tmp_path: Path, waymark: Waymark) -> Iterator[FakeApplication]:
+    started = tmp_path / "started"
+    started.mkdir()
+    (tmp_path / "savepoints" / "of-others").mkdir(parents=True)
+    fake = FakeApplication(started=started, savepoint=f"file:{tmp_path}/savepoints", now=waymark.now)
+    with serving(fake):
+        yield fake
 
 
 @pytest.fixture
@@ -88,7 +89,7 @@ def job(application: FakeApplication, waymark: Waymark) -> Job:
     Cluster.objects.create(name="orders", rest_url=application.url, poll_interval_s=1)
     application.start(uuid.uuid4().hex)
     job = waymark.job(NAME)
-    Rows(now=timezone.now()).checkpoint(job.current_run, 4, external_path=CHECKPOINT)
+    Rows(now=waymark.now()).checkpoint(job.current_run, 4, external_path=CHECKPOINT)
     job.launch, job.auto_restart = {"kind": "command", "command": application.command()}, True
     job.save()
     return job

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import sys
 import threading
-import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+from django.utils import timezone
 
 from tests.monitoring.fake_job_manager import FakeJob, FakeJobManager
 
@@ -34,6 +37,7 @@ class FakeApplication(FakeJobManager):
     age_s: float = 0.0  # how long a job has run when its cluster appears
     answers_from: int = 0  # the number of polls before the newest cluster answers
     read: list[Path] = field(default_factory=list)
+    now: Callable[[], datetime] = timezone.now
 
     def answer(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, Any] | None:
         with self.lock:
@@ -91,7 +95,7 @@ class FakeApplication(FakeJobManager):
                 "execution.checkpointing.savepoint-dir": self.savepoint,
                 "web.tmpdir": f"/tmp/flink-web-{len(self.read):08x}-0000-0000-0000-000000000000",
             }
-            self.begun = time.time() - self.age_s
+            self.begun = self.now().timestamp() - self.age_s
 
     def _overview(self, parts: list[str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         status, answer = super()._overview(parts, body)

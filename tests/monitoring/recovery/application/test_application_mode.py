@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 import pytest
-from django.utils import timezone
 
 from monitoring.alerts.fleet import Fleet
 from monitoring.models import (
@@ -159,7 +158,7 @@ def test_an_attempt_follows_its_cluster_to_another_address(job, application, way
     died(application, waymark, job)
     report("FAILED", was)
     waymark.until("the command ran", lambda: len(application.launches()) == 2)
-    elsewhere = FakeApplication(started=application.started, read=[application.started / "0"])
+    elsewhere = FakeApplication(started=application.started, read=[application.started / "0"], now=waymark.now)
     with serving(elsewhere):
         report("RECONCILING", "cd" * 16)
         values = {"rest_url": elsewhere.url, "identity": None, "stranger": None, "next_poll_at": None}
@@ -214,7 +213,7 @@ def test_a_cluster_that_ends_right_before_the_launch_is_replaced(job, applicatio
 def test_a_stop_whose_savepoint_is_nowhere_starts_nothing(job, application, waymark, settings, tmp_path):
     settings.STATE_ROOTS = (str(tmp_path),)
     old = lay_down(SAVEPOINT, tmp_path / "savepoints" / f"savepoint-{job.current_run.engine_job_id[:6]}-0123456789ab")
-    Rows(now=timezone.now()).checkpoint(job.current_run, 9, external_path=CHECKPOINT)
+    Rows(now=waymark.now()).checkpoint(job.current_run, 9, external_path=CHECKPOINT)
     attempt = restart_from(job, None, "ada", waymark.now())
     waymark.until("it is silent", lambda: Cluster.objects.filter(unreachable_since__isnull=False).exists())
     waymark.ahead += HOLD_DOWN

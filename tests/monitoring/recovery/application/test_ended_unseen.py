@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from django.utils import timezone
 
 from monitoring.models import Cluster, Incident, Job, LaunchVersion, RestartAttempt
 from monitoring.recovery.attempt import TIME_LIMIT
@@ -65,7 +63,7 @@ def ends(
             case "yarn":
                 report.yarn("application_1_2", waymark.now(), {"FINISHED": "SUCCEEDED"}.get(state, state), error)
             case "history server":
-                history.archive_early_end(attempt.engine_job_id, NAME, time.time(), state, error)
+                history.archive_early_end(attempt.engine_job_id, NAME, waymark.now().timestamp(), state, error)
         application.end(state)
         application.answers_from = 0
 
@@ -124,7 +122,7 @@ def test_a_snapshot_that_the_cluster_misses_is_replaced_by_the_next_one(
 ):
     """The end of the first cluster is not that of the second one."""
     older = "file:/checkpoints/chk-3"
-    Rows(now=timezone.now()).checkpoint(job.runs.get(number=1), 3, external_path=older)
+    Rows(now=waymark.now()).checkpoint(job.runs.get(number=1), 3, external_path=older)
     ends(attempt, error=f"Cannot find checkpoint or savepoint file/directory '{CHECKPOINT}'")
     application.answers_from = 10_000
     waymark.until("the next cluster is started", lambda: len(application.launches()) == 3)

@@ -31,7 +31,7 @@ KEPT = OLD + timedelta(hours=20)  # a time after all old checkpoints
 @pytest.fixture
 def run(old: Rows, pipeline: Pipeline) -> Run:
     made = fill(old, 60)
-    fill(old, 10)
+    fill(old, 10, checkpoints_only=True)
     pipeline.run()
     return made
 

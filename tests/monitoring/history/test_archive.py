@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from django.core.management import call_command
 from django.db import connection
 
 from checkpointing.storage.layout import temporary_name
@@ -33,6 +34,7 @@ from monitoring.models import (
     Savepoint,
 )
 from monitoring.reasons.archive import ArchiveReason
+from monitoring.reasons.reason import from_text
 from monitoring.reasons.work import WorkReason
 from tests.monitoring.conftest import Rows
 from tests.monitoring.history.archive_rows import NOW, OLD, TOLD, advance, everything, fill
@@ -121,7 +123,7 @@ def test_a_row_that_changes_during_archiving_is_archived_with_its_new_values(
 def test_rows_that_live_jobs_and_savepoints_need_are_archived_but_not_deleted(old: Rows, pipeline: Pipeline) -> None:
     """An engine lists its newest failed checkpoint at any age, and a poll would store a missing row again."""
     run = fill(old, 30, timedelta(minutes=55))
-    idle = fill(old, 5)
+    idle = fill(old, 5, cluster=run.job.cluster)
     idle.checkpoints.filter(triggered_at__gte=NOW - timedelta(days=1)).delete()
     saved = run.checkpoints.get(checkpoint_id=7)
     Savepoint.objects.create(job=run.job, run=run, checkpoint=saved, state="completed", requested_at=OLD)
@@ -196,18 +198,35 @@ def test_archiving_on_a_full_disk_loses_no_rows_and_succeeds_once_there_is_space
     assert everything() == before
 
 
-def test_the_task_fails_with_a_reason_if_the_location_cannot_be_written(
-    old: Rows, pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fill(old, 12)
+@pytest.fixture
+def unusable(old: Rows, pipeline: Pipeline, tmp_path: Path) -> str:
+    """Return a location that cannot be written, and have rows that are due."""
+    fill(old, 12, checkpoints_only=True)
     pipeline.run()
     (tmp_path / "file").touch()
+    return str(tmp_path / "file" / "archive")
+
+
+def test_the_command_ends_with_a_reason_if_the_location_cannot_be_written(
+    unusable: str, settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings.ARCHIVE = unusable
+    with pytest.raises(SystemExit) as ended:
+        call_command("archive", "advance", "--json")
+    reason = from_text(capsys.readouterr().out)
+    assert (ended.value.code, reason.code) == (1, ArchiveReason.UNUSABLE)
+    assert unusable.removesuffix("/archive") in reason.args["problem"]
+    assert Checkpoint.objects.count() == 112
+
+
+@pytest.mark.nightly
+def test_the_task_fails_with_the_reason_of_its_process(unusable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", database_url())
-    monkeypatch.setenv("WAYMARK_ARCHIVE", str(tmp_path / "file" / "archive"))
+    monkeypatch.setenv("WAYMARK_ARCHIVE", unusable)
     with pytest.raises(due.NotArchived) as failed:
         due.look(NOW)
     assert failed.value.reason.code is ArchiveReason.UNUSABLE
-    assert str(tmp_path / "file") in failed.value.reason.args["problem"]
+    assert unusable.removesuffix("/archive") in failed.value.reason.args["problem"]
     assert Checkpoint.objects.count() == 112
 
 

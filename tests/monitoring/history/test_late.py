@@ -63,9 +63,16 @@ def values_of(sketch: memoryview) -> list[float | None]:
 
 
 @pytest.fixture
-def twins(old: Rows, pipeline: Pipeline, archive: Path) -> tuple[Run, Run]:
+def share_a_cluster() -> bool:
+    """Return whether the rows of both runs are in the same files."""
+    return True
+
+
+@pytest.fixture
+def twins(old: Rows, pipeline: Pipeline, archive: Path, share_a_cluster: bool) -> tuple[Run, Run]:
     """Return two archived runs with equal checkpoints. The second run already has the rows that the first gets late."""
-    late_one, prompt = fill(old, 40), fill(old, 40)
+    late_one = fill(old, 40, checkpoints_only=True)
+    prompt = fill(old, 40, cluster=late_one.job.cluster if share_a_cluster else None, checkpoints_only=True)
     keep(late_one)
     keep(prompt)
     come_late(old, prompt)
@@ -145,6 +152,7 @@ def _count_text(rollups: list[dict[str, Any]]) -> str:
     return str(sum(row["completed"] + row["failed"] for row in rollups))
 
 
+@pytest.mark.parametrize("share_a_cluster", [False])
 def test_a_damaged_file_is_reported_and_other_days_are_processed(old: Rows, archive: Path, twins) -> None:
     late_one, prompt = twins
     (file,) = archive.glob(f"checkpoints/cluster={late_one.job.cluster_id}/month=2026-08/*.parquet")

@@ -49,7 +49,7 @@ def rollups(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def run(spark: Any, rollups: Any, dsn_file: Path, location: Path) -> int:
-    """Process all new rows in batches of thirty until the roll-ups are exact. Return the number of the last batch.
+    """Process all new rows in batches of fifty until the roll-ups are exact. Return the number of the last batch.
 
     Rows that an open transaction of the server may still precede are not read yet, so several runs may be needed.
     """
@@ -60,7 +60,7 @@ def run(spark: Any, rollups: Any, dsn_file: Path, location: Path) -> int:
 
 def _run(spark: Any, rollups: Any, dsn_file: Path, location: Path) -> None:
     """Run the query once. Ignore a source's process that takes longer than Spark's ten seconds to start."""
-    writer = rollups(spark, {"dsn-file": str(dsn_file), "rows-per-batch": "30"})
+    writer = rollups(spark, {"dsn-file": str(dsn_file), "rows-per-batch": "50"})
     query = writer.option("checkpointLocation", str(location)).trigger(availableNow=True).start()
     try:
         assert query.awaitTermination(240)

@@ -96,7 +96,16 @@ class Reader:
         return has_failed and len(self.batches("counts")) >= count
 
 
-@pytest.mark.parametrize(("codec", "rolling"), [("zstd", True), ("none", False), ("lz4", True), ("snappy", False)])
+# The other codecs are read from recordings, too (test_codecs.py).
+@pytest.mark.parametrize(
+    ("codec", "rolling"),
+    [
+        ("zstd", True),
+        pytest.param("none", False, marks=pytest.mark.nightly),
+        pytest.param("lz4", True, marks=pytest.mark.nightly),
+        pytest.param("snappy", False, marks=pytest.mark.nightly),
+    ],
+)
 def test_an_event_log_agrees_with_sparks_own_progress(tmp_path: Path, codec: str, rolling: bool) -> None:
     with foreign(tmp_path, codec, rolling=rolling) as (reader, events):
         eventually("a log", lambda: any((tmp_path / "logs").iterdir()))

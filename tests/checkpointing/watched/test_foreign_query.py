@@ -1,4 +1,4 @@
-"""A query that Waymark knows nothing about, in a plain PySpark process: its files agree with Spark's own progress."""
+"""A query that Waymark knows nothing about, in plain PySpark: its files agree with Spark's own progress."""
 
 from __future__ import annotations
 
@@ -30,33 +30,65 @@ spark = (
 )
 rows = spark.readStream.format("rate").option("rowsPerSecond", 50).load().withWatermark("timestamp", "2 seconds")
 counts = rows.groupBy(F.window("timestamp", "1 second")).count()
-query = (
-    counts.writeStream.format("noop").outputMode("update").option("checkpointLocation", sys.argv[1])
-    .trigger(processingTime="500 milliseconds").start()
-)
-sys.stdin.readline()
-query.stop()
-print("PROGRESS", json.dumps([json.loads(json.dumps(each, default=str)) for each in query.recentProgress]))
+for _ in sys.stdin:
+    query = (
+        counts.writeStream.format("noop").outputMode("update").option("checkpointLocation", sys.argv[1])
+        .trigger(processingTime="500 milliseconds").start()
+    )
+    sys.stdin.readline()
+    query.stop()
+    progress = [json.loads(json.dumps(each, default=str)) for each in query.recentProgress]
+    print("PROGRESS", json.dumps(progress), flush=True)
 """
 
 
-@contextmanager
-def foreign(location: Path, directory: Path) -> Iterator[list[dict[str, Any]]]:
-    """Run the query. After the block, the list has its progress events."""
-    program = directory / "foreign.py"
-    program.write_text(FOREIGN)
-    events: list[dict[str, Any]] = []
-    process = subprocess.Popen(
-        [sys.executable, str(program), str(location)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=directory
-    )
-    try:
+class Foreign:
+    """A PySpark process that runs its query once after another."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._orders, self._output = process.stdin, process.stdout
+
+    @contextmanager
+    def running(self) -> Iterator[list[dict[str, Any]]]:
+        """Run the query. After the block, the list has its progress events."""
+        events: list[dict[str, Any]] = []
+        self._order()
         yield events
-        output, _ = process.communicate(b"\n", timeout=240)
-        (line,) = [line for line in output.splitlines() if line.startswith(b"PROGRESS ")]
+        self._order()
+        line = next(line for line in self._output if line.startswith(b"PROGRESS "))
         events += json.loads(line.removeprefix(b"PROGRESS "))
-    finally:
+
+    def _order(self) -> None:
+        self._orders.write(b"\n")
+        self._orders.flush()
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> Path:
+    return tmp_path / "root" / "team" / "counts"
+
+
+@pytest.fixture(params=["same", pytest.param("other", marks=pytest.mark.nightly)])
+def processes(request: pytest.FixtureRequest, tmp_path: Path, location: Path, java_home: Path) -> Iterator[Any]:
+    """Yield a function that returns the process for the next run of the query: the same or another one."""
+    program = tmp_path / "foreign.py"
+    program.write_text(FOREIGN)
+    command = [sys.executable, str(program), str(location)]
+    started: list[subprocess.Popen[bytes]] = []
+
+    def next_process() -> Foreign:
+        if not started or request.param == "other":
+            for process in started:
+                process.communicate()  # without another line it ends
+            started.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path))
+        return Foreign(started[-1])
+
+    yield next_process
+    for process in started:
         process.kill()
-        process.wait()
+        process.communicate()
 
 
 class Door:
@@ -84,16 +116,14 @@ def milliseconds(text: str) -> int:
     return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
-def test_files_of_a_query_agree_with_sparks_progress_over_a_restart(tmp_path: Path, java_home: Path) -> None:
-    root = tmp_path / "root"
-    location = root / "team" / "counts"
-    root.mkdir()
-    door = Door(root)
-    with foreign(location, tmp_path) as first:
+def test_files_of_a_query_agree_with_sparks_progress_over_a_restart(tmp_path: Path, location: Path, processes) -> None:
+    (tmp_path / "root").mkdir()
+    door = Door(tmp_path / "root")
+    with processes().running() as first:
         eventually("the first run commits batches", lambda: door.reaches(4))
     eventually("the last batch", lambda: door.reaches(first[-1]["batchId"]))
     ended_at = door.queries["team/counts"].committed
-    with foreign(location, tmp_path) as second:
+    with processes().running() as second:
         eventually("the second run commits batches", lambda: door.reaches(ended_at + 4))
     for _ in range(40):  # measures the whole state
         door.poll()

@@ -82,7 +82,7 @@ IS_CI = NAME == "ci"
 # xdist's workers inherit the seed of the first process.
 SEED = int(os.environ.setdefault("WAYMARK_TESTS_SEED", str(_CI_SEED if IS_CI else random.randrange(1, 10**6))))
 
-_CI_EXAMPLES_OF_100 = 40
+_CI_EXAMPLES_OF_100 = 25
 
 
 def examples(number: int) -> int:

@@ -94,12 +94,21 @@ async def test_a_second_run_continues_where_the_first_ended(manager: RunningJobM
     second = await runs.run()
     assert read() == rows(150)
     assert second["queries"][0]["batches"] == 1
+
+
+@pytest.mark.nightly
+async def test_a_run_without_new_input_keeps_the_state_that_it_started_from(
+    manager: RunningJobManager, tmp_path: Path
+) -> None:
+    runs, read = Runs(manager, "files", {"output": str(tmp_path / "out")}), json_rows(tmp_path / "out")
+    runs.feed(0, 100)
+    await runs.run()
     newest = runs.savepoint
 
-    third = await runs.run()
+    second = await runs.run()
 
-    assert read() == rows(150)
-    assert third["ended-by-itself"] == {"is-saved": True, "final-savepoint": None, "state-path": newest}
+    assert read() == rows(100)
+    assert second["ended-by-itself"] == {"is-saved": True, "final-savepoint": None, "state-path": newest}
 
 
 @pytest.mark.nightly

@@ -18,7 +18,7 @@ from django.db import transaction
 
 from monitoring import audit
 from monitoring.alerts.scope import labels_of
-from monitoring.alerts.selector import BadSelector, Selector, parse
+from monitoring.alerts.selector import Selector, parse_stored
 from monitoring.models import Job, JobDefault
 from monitoring.recovery.run_schedule import run_timetable, set_run_schedule
 from monitoring.savepoints.schedule import SCHEDULE_COLUMNS, set_schedule, timetable_of
@@ -43,13 +43,9 @@ Parsed = Sequence[tuple[Selector, Mapping[str, Any]]]
 
 def parsed(defaults: Iterable[JobDefault]) -> Parsed:
     """Return the defaults, the most important last. An invalid selector chooses no job."""
-    found = []
-    for default in sorted(defaults, key=lambda each: (each.priority, each.selector)):
-        try:
-            found.append((parse(default.selector), default.settings))
-        except BadSelector:
-            continue
-    return found
+    ordered = sorted(defaults, key=lambda each: (each.priority, each.selector))
+    found = ((parse_stored(default.selector), default.settings) for default in ordered)
+    return [(selector, settings) for selector, settings in found if selector is not None]
 
 
 def settings_for(labels: Mapping[str, str], defaults: Parsed) -> dict[str, Any]:

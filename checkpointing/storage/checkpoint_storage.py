@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from checkpointing.coordinator.ports import CheckpointLocation
 from checkpointing.model.checkpoint import CompletedCheckpoint
 from checkpointing.model.messages import AcknowledgeCheckpoint, CheckpointKind, MalformedMessage, StateFile
-from checkpointing.storage.claims import discard_claimed
+from checkpointing.storage.claims import discard_claimed, discard_directory
 from checkpointing.storage.errors import NotOurPool, StorageError, StorageUnreachable, UnsafeLocation
 from checkpointing.storage.files import Files
 from checkpointing.storage.found import checkpoint_ids, complete_checkpoints
@@ -22,7 +22,6 @@ from checkpointing.storage.layout import (
     is_safe_location,
     is_savepoint_directory_of,
     is_shared_location,
-    is_snapshot_directory,
     new_savepoint_directory,
 )
 from checkpointing.storage.locations import canonical, is_local, name, parent
@@ -144,7 +143,7 @@ class FileCheckpointStorage:
         A missing one is not an error. The shared pool is never changed.
         """
         try:
-            _discard_directory(location.directory, self._files(location.directory))
+            discard_directory(location.directory, self._files(location.directory))
         except OSError:
             if self._intents is not None:
                 self._intents.leave(location.directory)
@@ -299,12 +298,3 @@ def _make_in_existing(directory: str, files: Files) -> None:
         raise StorageUnreachable(
             f"{directory}: {parent(directory)} no longer exists; its storage may not be mounted"
         ) from error
-
-
-def _discard_directory(directory: str, files: Files) -> None:
-    """Remove `_metadata` first, so that a half-removed snapshot never looks complete."""
-    directory = canonical(directory)
-    if not is_snapshot_directory(directory):
-        raise UnsafeLocation(f"{directory} is not the directory of a checkpoint or savepoint")
-    files.remove_file(f"{directory}/{METADATA}")
-    files.remove_tree(directory)

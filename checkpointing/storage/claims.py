@@ -118,16 +118,22 @@ def check_unclaimed(directory: str, files: Files | None = None, *, but_by: str =
             raise SnapshotClaimed(directory, entry.removeprefix(_CLAIM))
 
 
-def discard_claimed(directory: str, files: Files) -> None:
-    """Remove the snapshot, `_metadata` first. For a checkpoint also remove shared files that only it used.
-
-    May be repeated, and continues after a crash.
-    """
+def discard_directory(directory: str, files: Files) -> None:
+    """Remove `_metadata` first, so that a half-removed snapshot never looks complete."""
     directory = canonical(directory)
     if not is_snapshot_directory(directory):
         raise UnsafeLocation(f"{directory} is not the directory of a checkpoint or savepoint")
     files.remove_file(f"{directory}/{METADATA}")
     files.remove_tree(directory)
+
+
+def discard_claimed(directory: str, files: Files) -> None:
+    """Remove the snapshot. For a checkpoint also remove shared files that only it used.
+
+    May be repeated, and continues after a crash.
+    """
+    directory = canonical(directory)
+    discard_directory(directory, files)
     if name(directory).startswith("chk-"):
         _remove_unreferenced(parent(directory), files)
 

@@ -11,7 +11,7 @@ from django.db.models import Model, Q, QuerySet
 
 from dashboard.access.roles import Role, role_of
 from monitoring.alerts.scope import labels_of, watched_jobs
-from monitoring.alerts.selector import BadSelector, parse, selects
+from monitoring.alerts.selector import parse_stored, selects
 from monitoring.models import Cluster, Grant, Job
 
 M = TypeVar("M", bound=Model)
@@ -107,12 +107,7 @@ def operators_of(job: Job | None, cluster: Cluster | None) -> list[str]:
 
 def _jobs(granted: Sequence[tuple[str, Role]]) -> dict[int, Role]:
     """Return the highest role that the selectors give on each job. An invalid selector gives no role."""
-    chosen = []
-    for text, role in granted:
-        try:
-            chosen.append((parse(text), role))
-        except BadSelector:
-            continue
+    chosen = [(selector, role) for text, role in granted if (selector := parse_stored(text)) is not None]
     found: dict[int, Role] = {}
     for job in watched_jobs() if chosen else ():
         roles = [role for selector, role in chosen if selector.matches(job.labels)]

@@ -388,9 +388,12 @@ def upload_program(request: HttpRequest, job_id: int, program: File[UploadedFile
     Administrators only. The job keeps its program until `POST …/launch` starts it with the new `jar_id`.
     """
     require(request, Role.ADMIN)
-    job = find_job(job_id)
-    form = checked(ProgramForm({}, MultiValueDict({"program": [program]}), job=job))
-    sent = form.cleaned_data["program"]
+    return uploaded(request, find_job(job_id), program)
+
+
+def uploaded(request: HttpRequest, job: Job, program: UploadedFile) -> Status[dict[str, Any]]:
+    """Upload a program to the cluster of the job, which may be new, and answer with the program."""
+    sent = checked(ProgramForm({}, MultiValueDict({"program": [program]}), job=job)).cleaned_data["program"]
     try:
         jar_id = upload(job, sent.name, sent.read(), actor_of(request), intent_at(request))
     except NotStarted as refused:

@@ -7,13 +7,12 @@ from datetime import datetime
 from typing import Any, Literal
 
 from django.http import HttpRequest
-from django.utils.datastructures import MultiValueDict
 from ninja import File, Schema, Status, UploadedFile
 from pydantic import Field
 
 from dashboard.access.guard import actor_of, require
 from dashboard.access.roles import Role
-from dashboard.acts.launches import NotStarted, upload
+from dashboard.acts.launches import NotStarted
 from dashboard.acts.submitting import (
     check_savepoint,
     check_usable,
@@ -24,16 +23,15 @@ from dashboard.acts.submitting import (
 from dashboard.api.errors import FieldError, Refused, conflict
 from dashboard.api.idempotency import intent_at
 from dashboard.api.operations import answers, router
-from dashboard.api.restarts import WRITTEN_AGAIN, ProgramOut, QuerySinkOut
+from dashboard.api.restarts import WRITTEN_AGAIN, ProgramOut, QuerySinkOut, uploaded
 from dashboard.api.schemas.reasons import ReasonJson
 from dashboard.api.schemas.rows import RestartOut
 from dashboard.api.typed import Body, checked, filled
-from dashboard.forms.launch import ProgramForm, settings_text
+from dashboard.forms.launch import settings_text
 from dashboard.forms.submit import CheckpointsForm, SavepointForm, SubmitForm
 from dashboard.views.clusters import find_cluster
 from monitoring.engine.answers import FoundCheckpoint, SavepointValidation
 from monitoring.models import Cluster, Engine, Job, RestartAttempt
-from monitoring.programs import copy_of
 from monitoring.reasons.columns import columns
 from monitoring.recovery.manual import AttemptOpen
 from monitoring.recovery.rows_written_again import QuerySink
@@ -114,16 +112,7 @@ class JobIn(Body):
 def upload_program(request: HttpRequest, cluster_id: int, program: File[UploadedFile]) -> Status[dict[str, Any]]:
     """Send a `.py`, `.zip` or `.whl` file as the part `program` of multipart/form-data. Administrators only."""
     require(request, Role.ADMIN)
-    job = Job(cluster=_job_manager(cluster_id), name="a new job")
-    sent = checked(ProgramForm({}, MultiValueDict({"program": [program]}), job=job)).cleaned_data["program"]
-    try:
-        jar_id = upload(job, sent.name, sent.read(), actor_of(request), intent_at(request))
-    except NotStarted as refused:
-        raise conflict(refused) from refused
-    kept = copy_of(job.cluster, jar_id)
-    if kept is None:
-        raise RuntimeError(f"{jar_id} was uploaded, but Waymark has no copy of it")
-    return Status(201, {"jar_id": jar_id, "name": kept.name, "size": kept.size, "sha256": kept.sha256})
+    return uploaded(request, Job(cluster=_job_manager(cluster_id), name="a new job"), program)
 
 
 @routes.post(

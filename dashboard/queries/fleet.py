@@ -18,7 +18,7 @@ from dashboard.queries.facts import gather_facts, jobs_of_lists, select
 from dashboard.queries.ranking import RankedJob, rank_jobs
 from dashboard.sorting import Sort
 from monitoring.alerts.scope import labels_of
-from monitoring.alerts.selector import BadSelector, Selector, parse
+from monitoring.alerts.selector import BadSelector, Selector, parse, parse_stored
 from monitoring.models import Cluster, ObjectiveBudget, SavepointState
 
 SORTABLE = ("name", "state", "completed", "duration", "size", "savepoint", "failures", "objective")
@@ -183,10 +183,7 @@ class Selection:
     @cached_property
     def selector(self) -> Selector | None:
         """Return the parsed selector, or None if its syntax is wrong. Then no job matches."""
-        try:
-            return parse(self.labels)
-        except BadSelector:
-            return None
+        return parse_stored(self.labels)
 
     @property
     def problem(self) -> str:

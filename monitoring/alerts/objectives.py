@@ -16,7 +16,7 @@ from monitoring.alerts.gathering.ordered import without_ordered_aborts
 from monitoring.alerts.gathering.query import select
 from monitoring.alerts.kinds.objective_budget import used_percent, window
 from monitoring.alerts.scope import WatchedJob, watched_jobs
-from monitoring.alerts.selector import BadSelector, Selector, parse
+from monitoring.alerts.selector import parse_stored
 from monitoring.history.day_counts import PIECES, DayCount, JobDay, count_days, parameters_of
 from monitoring.models import Objective, ObjectiveBudget, ObjectiveDay
 
@@ -44,21 +44,13 @@ def objectives_of(jobs: Iterable[WatchedJob]) -> dict[int, Objective]:
     wide = sorted(
         (each for each in objectives if each.job_id is None), key=lambda each: (not each.selector, each.selector)
     )
-    chosen = [(each, selector) for each in wide if (selector := _selector(each)) is not None]
+    chosen = [(each, selector) for each in wide if (selector := parse_stored(each.selector)) is not None]
     found: dict[int, Objective] = {}
     for job in jobs:
         mine = own.get(job.pk) or next((each for each, selector in chosen if selector.matches(job.labels)), None)
         if mine is not None:
             found[job.pk] = mine
     return found
-
-
-def _selector(objective: Objective) -> Selector | None:
-    """Return the selector, or None if it is invalid: then it selects no job."""
-    try:
-        return parse(objective.selector)
-    except BadSelector:
-        return None
 
 
 def measure_due(now: datetime) -> int:

@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from monitoring.alerts.kinds import kind_of
 from monitoring.alerts.kinds.base import Terms
-from monitoring.alerts.selector import BadSelector, Selector, parse
+from monitoring.alerts.selector import parse_stored
 from monitoring.alerts.walk import Holds, Watch
 from monitoring.models import AlertRule, Cluster, Job, RuleScope
 
@@ -69,19 +69,11 @@ def _assign_kind(rules: Sequence[AlertRule], jobs: Sequence[WatchedJob]) -> dict
     taken: set[int] = set()
     for rule in rules:
         if rule.scope is RuleScope.SELECTOR:
-            selector = selector_of(rule)
+            selector = parse_stored(rule.selector)
             assigned[rule.pk] = [job for job in left if selector and selector.matches(job.labels)]
             taken |= {job.pk for job in assigned[rule.pk]}
     rest = [job for job in left if job.pk not in taken] if taken else left
     return assigned | {rule.pk: rest for rule in rules if rule.scope is RuleScope.EVERYTHING}
-
-
-def selector_of(rule: AlertRule) -> Selector | None:
-    """Return the rule's selector, or None if it is invalid: such a rule selects no jobs rather than all jobs."""
-    try:
-        return parse(rule.selector)
-    except BadSelector:
-        return None
 
 
 def rules_for(job: Job) -> list[AlertRule]:

@@ -60,12 +60,18 @@ def parse(text: str) -> Selector:
     return Selector(tuple(_term(part.strip()) for part in text.split(",")) if text.strip() else ())
 
 
-def selects(text: str, labels: Mapping[str, str]) -> bool:
-    """Return whether a stored selector matches the labels. An invalid one matches no job rather than all jobs."""
+def parse_stored(text: str) -> Selector | None:
+    """Return the selector, or None if it is invalid: it then selects no job rather than all jobs."""
     try:
-        return parse(text).matches(labels)
+        return parse(text)
     except BadSelector:
-        return False
+        return None
+
+
+def selects(text: str, labels: Mapping[str, str]) -> bool:
+    """Return whether a stored selector matches the labels. An invalid one does not."""
+    selector = parse_stored(text)
+    return selector is not None and selector.matches(labels)
 
 
 def _term(text: str) -> Term:

@@ -22,14 +22,17 @@ from monitoring.discovery.rounds import InDatabase
 from monitoring.discovery.yarn import applications
 from monitoring.discovery.yarn.api import ResourceManagers
 from monitoring.discovery.yarn.applications import ENDED_KEPT, Application, Known, assign
-from monitoring.discovery.yarn.credentials import connections_of
-from monitoring.engine.errors import EngineError, Malformed
+from monitoring.engine.connection import BadTls, Connection, Tls, authorization_of, trust
+from monitoring.engine.errors import EngineError, Malformed, RequestNotSent
 from monitoring.models import DiscoverySource, WatchedKind
 from monitoring.reasons.columns import columns
+from monitoring.reasons.credentials import CredentialReason
 from monitoring.reasons.discoveries import DiscoveryReason
 from monitoring.reasons.reason import Reason
+from monitoring.secret import SecretUnreadable
 
 POLL_S = 15.0
+_LIMIT_S = 15.0  # of one request
 KIND = "applications.yarn"
 # The clocks of YARN and Waymark may differ by this time.
 _OVERLAP = timedelta(minutes=10)
@@ -50,7 +53,7 @@ async def look(claim: Claim, in_database: InDatabase, lasts_s: float, now: Now) 
     changes: Counter[Change] = Counter()
     until = time.monotonic() + lasts_s
     try:
-        async with ResourceManagers(await in_database(lambda: connections_of(claim.source))) as client:
+        async with ResourceManagers(await in_database(lambda: _connections_of(claim.source))) as client:
             while True:
                 await _poll(client, claim, in_database, changes, now)
                 if until - time.monotonic() <= POLL_S:
@@ -62,7 +65,7 @@ async def look(claim: Claim, in_database: InDatabase, lasts_s: float, now: Now) 
 
 async def examine(source: DiscoverySource) -> Sequence[Finding]:
     """Return how many applications of each kind run or wait. Raise EngineError."""
-    async with ResourceManagers(connections_of(source)) as client:
+    async with ResourceManagers(_connections_of(source)) as client:
         live = await client.live(source.application_tags, MOST + 1)
     selected, problem = _read(live, source)
     if len(live) > MOST:
@@ -183,3 +186,23 @@ def _note(claim: Claim, progress: WatchedKind, listed_at: datetime, problem: Rea
     claims.renew(claim, now())
     WatchedKind.objects.filter(pk=progress.pk).update(listed_at=listed_at, **columns("problem", problem or ""))
     DiscoverySource.objects.filter(pk=claim.source.pk).update(last_answer_at=now())
+
+
+def _connections_of(source: DiscoverySource) -> list[Connection]:
+    """Return a connection for each address of the source.
+
+    Raises:
+        RequestNotSent: a secret cannot be read, the CA bundle cannot be used, or an address is not allowed.
+    """
+    tls = Tls(source.ca_bundle)
+    try:
+        trust(tls)
+        authorization = authorization_of(source)
+    except BadTls as error:
+        raise RequestNotSent(error.reason) from error
+    except SecretUnreadable as error:
+        raise RequestNotSent(CredentialReason.UNREADABLE(server=source.name, why=error.reason)) from error
+    made = [Connection(address, authorization, tls, _LIMIT_S) for address in source.address_list]
+    for connection in made:
+        connection.require_allowed()
+    return made

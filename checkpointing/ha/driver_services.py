@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from checkpointing.clock import Clock, SystemClock
 from checkpointing.ha.attempts import ZooKeeperAttemptRegistry
-from checkpointing.ha.leadership import LeaderRetrieval
 from checkpointing.ha.zookeeper import ZooKeeperConnection
 from checkpointing.ha.zookeeper_access import OPEN, ZooKeeperAccess, opened
 from checkpointing.ha.zookeeper_leader_retrieval import ZooKeeperLeaderRetrieval
@@ -36,28 +35,6 @@ def _access(specification: HighAvailabilitySpec) -> ZooKeeperAccess:
     return opened(specification.access) if specification.access else OPEN
 
 
-class OwningLeaderRetrieval(ZooKeeperLeaderRetrieval):
-    """A leader retrieval that owns its connection and closes it."""
-
-    def close(self) -> None:
-        self._connection.close()
-
-
 def driver_services(specification: HighAvailabilitySpec, clock: Clock | None = None) -> DriverServices:
     """Return the services of a driver. Raise ConnectionUnavailable if no server answers."""
     return DriverServices(specification, clock or SystemClock())
-
-
-def leader_retrieval_for(specification: HighAvailabilitySpec, clock: Clock | None = None) -> LeaderRetrieval:
-    """Return a retrieval for a process that only looks for the leader.
-
-    Raise ConnectionUnavailable if no server answers.
-    """
-    connection = ZooKeeperConnection(
-        specification.hosts,
-        specification.root,
-        session_timeout_s=specification.session_timeout_s,
-        access=_access(specification),
-    )
-    connection.start()
-    return OwningLeaderRetrieval(connection, clock or SystemClock())

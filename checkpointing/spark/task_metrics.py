@@ -60,11 +60,6 @@ class TaskFigures:
     last_output_at: int = 0
     finished_at: int = 0
 
-    @property
-    def stage_wait_ms(self) -> int:
-        """Return how long the stage waited between its first and its last input."""
-        return self.last_output_at - self.first_output_at
-
 
 @dataclass
 class BatchFigures:

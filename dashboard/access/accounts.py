@@ -19,10 +19,6 @@ class NotAllowed(Exception):
     """The action is not allowed and changed nothing. The message gives the reason."""
 
 
-def account_of(user: User) -> Account:
-    return Account.objects.get_or_create(user=user)[0]
-
-
 def role_name(user: User) -> str:
     """Return the role as a choice of the form: nothing, viewer, operator or admin."""
     if Account.objects.filter(user=user, granted_only=True).exists() and not user.is_superuser:

@@ -514,11 +514,6 @@ def isolated(name: str) -> SafeString:
 
 
 @register.filter
-def is_long_ago(at: datetime | None, seconds: int) -> bool:
-    return at is not None and timezone.now() - at > timedelta(seconds=seconds)
-
-
-@register.filter
 def why_queued(run: Run) -> str:
     """Return why the run waits until its driver may start."""
     return launch_wait.sentence(run.launch_wait)

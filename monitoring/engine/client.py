@@ -304,22 +304,10 @@ class FlinkClient:
             body["triggerId"] = trigger_id
         return (await self._command("POST", f"/jobs/{_part(job_id)}/checkpoints", body)).text("request-id")
 
-    async def checkpoint_status(
-        self, job_id: str, trigger_id: str, requested_at: datetime | None = None
-    ) -> Operation[int]:
-        """Return the status of a checkpoint. The result of Done is the checkpoint's ID.
-
-        If the engine forgot the request and `requested_at` is given, the checkpoint history since then decides
-        (operations.checkpoint_since).
-        """
+    async def checkpoint_status(self, job_id: str, trigger_id: str) -> Operation[int]:
+        """Return the status of a checkpoint. The result of Done is the checkpoint's ID."""
         path = f"/jobs/{_part(job_id)}/checkpoints/{_part(trigger_id)}"
-        status = await self._operation(path, lambda operation: operation.whole("checkpointId"))
-        if requested_at is None or not isinstance(status, Forgotten):
-            return status
-        try:
-            return operations.checkpoint_since(requested_at, (await self.checkpoints(job_id)).entries)
-        except NotFound:
-            return status
+        return await self._operation(path, lambda operation: operation.whole("checkpointId"))
 
     async def dispose_savepoint(self, path: str) -> str:
         """Request the deletion of the savepoint's files, and return the request ID.

@@ -105,9 +105,7 @@ class ManagerConfig:
 class JarFile:
     id: str
     name: str
-    entry_classes: tuple[str, ...]
 
     @classmethod
     def parse(cls, fields: Fields) -> JarFile:
-        entries = fields.children("entry") if fields.raw.get("entry") else []
-        return cls(fields.text("id"), fields.text("name"), tuple(entry.text("name") for entry in entries))
+        return cls(fields.text("id"), fields.text("name"))

@@ -258,10 +258,6 @@ class JobDetail:
     launch_wait: LaunchWait | None = None
     position: Position | None = None
 
-    @property
-    def all_vertices_running(self) -> bool:
-        return bool(self.vertices) and all(vertex.status == "RUNNING" for vertex in self.vertices)
-
     @classmethod
     def parse(cls, fields: Fields) -> JobDetail:
         inputs, after_restore = _inputs(fields), _after_restore(fields)

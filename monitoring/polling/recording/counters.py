@@ -1,11 +1,9 @@
-"""Store the engine's counters over time, and compute how much they grew in a time range."""
+"""Store the engine's counters over time."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-
-from django.db import connection
 
 from monitoring import bulk
 from monitoring.models import Run
@@ -30,22 +28,6 @@ WHERE last.at IS NULL
 ON CONFLICT (run_id, at) DO NOTHING
 """
 
-# From the last sample before the time range to its end. A counter that fell was reset to zero.
-_FAILED = """
-SELECT job_id, sum(CASE WHEN failed >= before THEN failed - before ELSE failed END)
-FROM (
-    SELECT run.job_id, sample.failed, lag(sample.failed) OVER (PARTITION BY sample.run_id ORDER BY sample.at) AS before
-    FROM monitoring_run run
-    JOIN monitoring_countersample sample ON sample.run_id = run.id
-    WHERE run.job_id = ANY(%(jobs)s) AND (run.ended_at IS NULL OR run.ended_at > %(since)s)
-      AND sample.at <= %(until)s
-      AND sample.at >= coalesce(
-          (SELECT max(at) FROM monitoring_countersample WHERE run_id = run.id AND at <= %(since)s), %(since)s)
-) steps
-WHERE before IS NOT NULL
-GROUP BY job_id
-"""
-
 
 def record(seen: Sequence[tuple[Run, RunObservation]], now: datetime) -> None:
     rows = [
@@ -55,13 +37,3 @@ def record(seen: Sequence[tuple[Run, RunObservation]], now: datetime) -> None:
     ]
     if rows:
         bulk.read(_RECORD, rows, now=now, thinned_to=_THINNED_TO)
-
-
-def failed_between(jobs: Collection[int], since: datetime, until: datetime) -> dict[int, int]:
-    """Return, by job, how many checkpoints failed according to the engine's counters, including those without an ID.
-
-    The numbers are correct over restarts and replaced job managers. Jobs without two samples are left out.
-    """
-    with connection.cursor() as cursor:
-        cursor.execute(_FAILED, {"jobs": list(jobs), "since": since, "until": until})
-        return {job: int(failed) for job, failed in cursor.fetchall()}

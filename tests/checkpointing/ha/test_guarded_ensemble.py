@@ -14,7 +14,7 @@ from kazoo.exceptions import NoAuthError
 from kazoo.security import ACL, make_acl
 
 from checkpointing.clock import SystemClock
-from checkpointing.ha.driver_services import driver_services, leader_retrieval_for
+from checkpointing.ha.driver_services import driver_services
 from checkpointing.ha.errors import ConnectionUnavailable, ZooKeeperRefusal
 from checkpointing.ha.leadership import LeaderInformation
 from checkpointing.ha.services import zookeeper_services
@@ -126,8 +126,6 @@ def test_drivers_find_the_leader_over_tls(guarded: Guarded, scheme: ZooKeeperSch
         with closing(driver_services(result)) as driver:
             driver.attempts.hold("a" * 32, 1)
             assert services.attempts.holder("a" * 32) == 1
-        with closing(leader_retrieval_for(result)):
-            pass
 
 
 def test_a_driver_without_its_tls_files_finds_no_leader(
@@ -141,7 +139,7 @@ def test_a_driver_without_its_tls_files_finds_no_leader(
         result = services.driver_specification
         assert result is not None
         with pytest.raises(ConnectionUnavailable):
-            leader_retrieval_for(replace(result, access=None, session_timeout_s=1.0))
+            driver_services(replace(result, access=None, session_timeout_s=1.0))
 
 
 @pytest.mark.parametrize("tls", [False, True])

@@ -12,7 +12,7 @@ import pytest
 
 from checkpointing.clock import ManualClock, SystemClock
 from checkpointing.ha.attempts import StandaloneAttemptRegistry, ZooKeeperAttemptRegistry
-from checkpointing.ha.driver_services import driver_services, leader_retrieval_for
+from checkpointing.ha.driver_services import driver_services
 from checkpointing.ha.errors import AttemptTaken, ConnectionUnavailable, LeadershipLost, ZooKeeperRefusal
 from checkpointing.ha.zookeeper import ConnectionState, Create, Delete
 from checkpointing.model.driver_spec import HighAvailabilitySpec
@@ -279,10 +279,8 @@ def test_a_driver_reports_a_missing_leader_and_a_missing_server(root, zookeeper_
     specification = HighAvailabilitySpec(zookeeper_hosts, root, 4.0)
     services = driver_services(specification)
     assert services.leader_retrieval.current() is None
+    assert services.leader_retrieval.wait(0) is None
     services.close()
-    retrieval = leader_retrieval_for(specification)
-    assert retrieval.wait(0) is None
-    retrieval.close()
 
 
 @zookeeper

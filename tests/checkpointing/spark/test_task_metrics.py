@@ -115,7 +115,6 @@ def test_a_task_waits_for_the_last_of_its_inputs_and_for_its_shuffle_data(log: L
         (0, 0): TaskFigures(63, 0, 7, 123, first_output_at=1000, last_output_at=1111, finished_at=1200),
         (0, 1): TaskFigures(40, 9, 7, 123, first_output_at=1000, last_output_at=1111, finished_at=1300),
     }
-    assert [task.stage_wait_ms for task in figures.tasks.values()] == [111, 111]
     assert (figures.offsets_written_ms, figures.commit_written_ms, figures.source_rows) == (20, 30, (5, 6))
     assert figures.output_rows == 0, "-1 says that the sink does not count"
 
@@ -131,9 +130,9 @@ def test_a_later_job_of_the_batch_reuses_the_stages_of_the_first(log: Log) -> No
     log.write(job(0, {0: [], 2: [0]}), task(2, 1, 300, commit_ms=2), progress(0, addBatch=1))
     figures = log.batch(0)
     assert figures is not None
-    assert {key: (t.commit_ms, t.stage_wait_ms) for key, t in figures.tasks.items()} == {
-        (0, 0): (1, 50),
-        (0, 1): (2, 50),
+    assert {key: (t.commit_ms, t.first_output_at, t.last_output_at) for key, t in figures.tasks.items()} == {
+        (0, 0): (1, 100, 150),
+        (0, 1): (2, 100, 150),
     }
 
 

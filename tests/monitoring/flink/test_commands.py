@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
-from monitoring.engine import operations
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.connection import Connection
-from monitoring.engine.errors import NotFound, Refused, Unreachable
+from monitoring.engine.errors import NotFound, NotReady, Refused, Unreachable
 from monitoring.engine.operations import Done, Failed, Forgotten, InProgress, Operation
 from tests.monitoring.flink.cluster import FlinkCluster
 from tests.monitoring.flink.conftest import LONG, STORE_S
@@ -22,23 +23,43 @@ from tests.waiting import eventually
 NOBODY = "0" * 31 + "9"
 LIMIT_S = 60.0
 HISTORY_AGE_S = 3.2
+T = TypeVar("T")
 
 
 def new_id() -> str:
     return uuid.uuid4().hex
 
 
+async def follow(ask: Callable[[], Awaitable[Operation[T]]], limit_s: float, every_s: float = 0.5) -> Operation[T]:
+    """Poll until the operation has ended or is forgotten. Return InProgress if that takes longer than `limit_s`.
+
+    After Unreachable and NotReady the next poll follows. If the last poll within `limit_s` fails, its error is raised.
+    """
+    until = asyncio.get_running_loop().time() + limit_s
+    while True:
+        over = asyncio.get_running_loop().time() + every_s > until
+        try:
+            answer = await ask()
+        except (Unreachable, NotReady):
+            if over:
+                raise
+        else:
+            if over or not isinstance(answer, InProgress):
+                return answer
+        await asyncio.sleep(every_s)
+
+
 async def saved(client: FlinkClient, job_id: str, trigger: str) -> Operation[str]:
-    return await operations.follow(lambda: client.savepoint_status(job_id, trigger), LIMIT_S)
+    return await follow(lambda: client.savepoint_status(job_id, trigger), LIMIT_S)
 
 
 async def took(client: FlinkClient, job_id: str, trigger: str) -> Operation[int]:
-    return await operations.follow(lambda: client.checkpoint_status(job_id, trigger), LIMIT_S)
+    return await follow(lambda: client.checkpoint_status(job_id, trigger), LIMIT_S)
 
 
 async def disposed(client: FlinkClient, path: str) -> Operation[None]:
     trigger = await client.dispose_savepoint(path)
-    return await operations.follow(lambda: client.disposal_status(trigger), LIMIT_S)
+    return await follow(lambda: client.disposal_status(trigger), LIMIT_S)
 
 
 def files(path: str) -> list[Path]:
@@ -148,7 +169,7 @@ def test_a_forgotten_request_is_reported_as_forgotten(jobs: CountJobs) -> None:
         await client.trigger_savepoint(job_id, trigger)
         done = await saved(client, job_id, trigger)
         assert isinstance(done, Done), done
-        status = await operations.follow(lambda: _until_forgotten(client, job_id, trigger), STORE_S * 10)
+        status = await follow(lambda: _until_forgotten(client, job_id, trigger), STORE_S * 10)
         assert status == Forgotten()
         assert await savepoints_of(client, job_id) == [done.result]
 

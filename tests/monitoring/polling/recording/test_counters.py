@@ -1,4 +1,4 @@
-"""A few samples count every failed checkpoint, even if a new job manager starts its counters at zero."""
+"""A few samples show every failed checkpoint, even if a new job manager starts its counters at zero."""
 
 from __future__ import annotations
 
@@ -27,25 +27,6 @@ def test_a_sample_is_written_when_something_failed_was_restored_or_fell(rows, re
     assert [(round((s.at - later(0)).total_seconds()), s.failed) for s in CounterSample.objects.all()] == [
         *((0, 0), (6, 1), (10, 1), (12, 0), (80, 0)),
     ]
-
-
-def test_failures_are_max_minus_min_over_resets_and_runs(rows, reported, later):
-    job = rows.job()
-    first, second = rows.run(job), rows.run(job)
-    for at, failed in ((0, 3), (10, 5), (20, 1), (30, 2)):  # a new job manager at 20: increases of 2, 1 and 1
-        counters.record([reported(first, checkpoints=counted(failed=failed))], later(at))
-    for at, failed in ((40, 0), (50, 4)):
-        counters.record([reported(second, checkpoints=counted(failed=failed))], later(at))
-
-    def failed(since: float, until: float) -> int:
-        return counters.failed_between([job.pk], later(since), later(until)).get(job.pk, 0)
-
-    assert failed(0, 30) == 2 + 1 + 1
-    assert failed(5, 30) == 4, "the sample before the span is what it grew from"
-    assert failed(12, 30) == 2
-    assert failed(0, 60) == 8
-    assert failed(31, 39) == 0
-    assert counters.failed_between([rows.job().pk], later(0), later(60)) == {}
 
 
 def test_any_number_of_runs_is_one_statement(rows, reported, now):

@@ -68,6 +68,15 @@ def waymark() -> Iterator[Waymark]:
         yield server
 
 
+@pytest.fixture
+def encrypted(tmp_path: Path) -> Iterator[Waymark]:
+    """Return a Waymark with TLS. The certificate of its authority is in ca.pem."""
+    authority = Authority()
+    (tmp_path / "ca.pem").write_text(authority.pem)
+    with Waymark(authority.sign().server_context(tmp_path)).running() as server:
+        yield server
+
+
 def test_what_spark_reports_arrives_in_a_form_that_waymark_accepts(attach: Any, waymark: Waymark) -> None:
     spark = FakeSpark()
     attach(spark, f"{waymark.url}/")
@@ -256,16 +265,14 @@ def test_failures_are_logged_without_the_token_and_redirects_are_not_followed(
         assert other.tokens == set()
 
 
-def test_certificates_are_verified(attach: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    authority = Authority()
-    signed = authority.sign()
-    (tmp_path / "ca.pem").write_text(authority.pem)
-    with Waymark(signed.server_context(tmp_path)).running() as server:
-        attach(FakeSpark(FakeQuery()), server.url)
-        eventually("it is refused", lambda: "CERTIFICATE_VERIFY_FAILED" in caplog.text)
-        assert server.tokens == set()
-        attach(FakeSpark(FakeQuery()), server.url, ca_file=str(tmp_path / "ca.pem"))
-        eventually("a report", lambda: server.posts)
+def test_certificates_are_verified(
+    encrypted: Waymark, attach: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    attach(FakeSpark(FakeQuery()), encrypted.url)
+    eventually("it is refused", lambda: "CERTIFICATE_VERIFY_FAILED" in caplog.text)
+    assert encrypted.tokens == set()
+    attach(FakeSpark(FakeQuery()), encrypted.url, ca_file=str(tmp_path / "ca.pem"))
+    eventually("a report", lambda: encrypted.posts)
 
 
 def test_an_error_in_an_event_does_not_reach_spark(attach: Any, waymark: Waymark) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils.translation import gettext, gettext_noop
 from django.utils.translation import gettext_lazy as _
 
+from dashboard.access.accounts import ROLE_LABELS
 from dashboard.language import rendered
 from monitoring.models import AuditEntry
 from monitoring.reasons.columns import stored
@@ -179,7 +180,7 @@ _ACTIONS: dict[str, StrOrPromise | Callable[[Details], StrOrPromise]] = {
     "user.change": lambda details: _("changed the account: %(changes)s") % {"changes": _changes(details.get("now"))},
     "user.create": lambda details: _("created the account: %(changes)s") % {"changes": _changes(details.get("now"))},
     "user.deactivate": _("deactivated the account"),
-    "user.grant": lambda details: _("granted %(grant)s") % {"grant": _grant(details.get("now"))},
+    "user.grant": lambda details: _("granted %(grant)s") % {"grant": _grant(details, "now")},
     "user.confirm-failed": lambda details: (
         _("entered a wrong password to confirm a change, from %(address)s") % {"address": details.get("address", "")}
     ),
@@ -193,7 +194,7 @@ _ACTIONS: dict[str, StrOrPromise | Callable[[Details], StrOrPromise]] = {
     "user.log-in-limited": _("stopped further log-ins for a while"),
     "user.log-out": _("ended all sessions and revoked all API tokens"),
     "user.password": _("set a new password"),
-    "user.ungrant": lambda details: _("revoked %(grant)s") % {"grant": _grant(details.get("was"))},
+    "user.ungrant": lambda details: _("revoked %(grant)s") % {"grant": _grant(details, "was")},
     "token.make": lambda details: (
         _("created a token that can %(may_write)s") % {"may_write": "write" if details.get("may_write") else "read"}
     ),
@@ -232,10 +233,12 @@ def _without(details: Details, name: str) -> Details:
     return {key: value for key, value in details.items() if key != name}
 
 
-def _grant(granted: object) -> str:
+def _grant(details: Details, when: str) -> str:
+    granted = details.get(when)
     if not isinstance(granted, dict):
         return ""
-    return _("%(role)s on %(on)s") % {"role": granted.get("role"), "on": granted.get("on")}
+    scope = rendered(from_json(details.get("on_value")) or str(granted.get("on", "")))
+    return _("%(role)s on %(on)s") % {"role": _value("role", granted.get("role")), "on": scope}
 
 
 def _names(changed: object) -> list[str]:
@@ -262,5 +265,7 @@ def _value(name: str, value: object) -> str:
         case None | "" | "None":
             return str(_("none"))
     text = str(value)
+    if name == "role":
+        return gettext(ROLE_LABELS.get(text, text))
     is_seconds = name.endswith("_s") and text.replace(".", "", 1).isdigit()
     return span_text(float(text)) if is_seconds else text

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from dashboard.access import tokens
 from dashboard.access.roles import Role, role_of
 from monitoring import audit
 from monitoring.models import Account, ApiToken, AuditEntry, Cluster, Grant
+
+# What people call the roles that `role_name` returns.
+ROLE_LABELS = {
+    "nothing": gettext_noop("grants only"),
+    "viewer": gettext_noop("viewer"),
+    "operator": gettext_noop("operator"),
+    "admin": gettext_noop("administrator"),
+}
 
 
 class NotAllowed(Exception):
@@ -21,10 +31,11 @@ class NotAllowed(Exception):
 
 def role_name(user: User) -> str:
     """Return the role as a choice of the form: nothing, viewer, operator or admin."""
-    if Account.objects.filter(user=user, granted_only=True).exists() and not user.is_superuser:
-        return "nothing"
     if user.is_superuser:
         return "admin"
+    account = getattr(user, "account", None)
+    if account is not None and account.granted_only:
+        return "nothing"
     return "operator" if user.is_staff else "viewer"
 
 
@@ -135,14 +146,20 @@ def grant(user: User, role: str, cluster: Cluster | None, selector: str, by: str
             )
     except IntegrityError:
         raise NotAllowed(_("The account already has a grant with this scope. Revoke it first.")) from None
-    audit.record(by, "user.grant", _target(user), now={"role": role, "on": made.scope})
+    _record(by, "user.grant", made, "now")
     return made
 
 
 @transaction.atomic
 def revoke_grant(found: Grant, by: str) -> None:
-    audit.record(by, "user.ungrant", _target(found.user), was={"role": found.role, "on": found.scope})
+    _record(by, "user.ungrant", found, "was")
     found.delete()
+
+
+def _record(by: str, action: str, changed: Grant, when: str) -> None:
+    scope = changed.scope
+    details: dict[str, Any] = {when: {"role": changed.role, "on": str(scope)}, "on_value": scope.as_json()}
+    audit.record(by, action, _target(changed.user), **details)
 
 
 def audit_entries(user: User) -> QuerySet[AuditEntry]:

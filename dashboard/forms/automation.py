@@ -248,7 +248,7 @@ class PauseForm(forms.Form):
         least=60,
         most=90 * 86_400,
         required=False,
-        label=_("Duration"),
+        label=_("Duration of the pause"),
         help_text=_("For example 2 h. Empty: until a person ends the pause."),
     )
     reason = forms.CharField(

@@ -135,7 +135,11 @@ class Clusters:
             if total == 1:
                 return gettext("The cluster is reachable.")
             return gettext("All %(total)s clusters are reachable.") % {"total": total}
-        return ", ".join(f"{count} {gettext(label)}" for label, count in labels.most_common()) + "."
+        parts = [
+            gettext("%(count)s %(label)s") % {"count": count, "label": gettext(label)}
+            for label, count in labels.most_common()
+        ]
+        return gettext("%(list)s.") % {"list": gettext(", ").join(parts)}
 
 
 def read_clusters(now: datetime, reach: Reach = FULL_REACH) -> Clusters:

@@ -12,6 +12,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 
@@ -90,5 +91,5 @@ def _page(
 
 def _state(token: ApiToken, now: Any) -> str:
     if token.revoked_at is not None:
-        return "revoked"
-    return "valid" if token.is_valid(now) else "expired"
+        return gettext_noop("revoked")
+    return gettext_noop("valid") if token.is_valid(now) else gettext_noop("expired")

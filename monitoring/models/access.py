@@ -8,6 +8,9 @@ from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_noop as _
 
+from monitoring.reasons.alerts import AlertReason
+from monitoring.reasons.reason import Reason
+
 
 class ApiToken(models.Model):
     """A user's key for the REST API, with at most the user's own rights; only a digest of its secret is stored.
@@ -125,11 +128,13 @@ class Grant(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.get_role_display()} on {self.scope}"
+        return f"{self.role} of {self.user}"
 
     @property
-    def scope(self) -> str:
-        return f"cluster {self.cluster.name}" if self.cluster else f"jobs with {self.selector}"
+    def scope(self) -> Reason:
+        if self.cluster is not None:
+            return AlertReason.OF_CLUSTER(cluster=self.cluster.name)
+        return AlertReason.OF_JOBS_WITH(labels=self.selector)
 
 
 class LogInFailure(models.Model):

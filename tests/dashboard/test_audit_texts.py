@@ -9,6 +9,7 @@ from dashboard.audit_texts import action_text, actor_name, reason_text, target_t
 from dashboard.management.commands import cluster
 from monitoring import audit
 from monitoring.models import AuditEntry
+from monitoring.reasons.alerts import AlertReason
 from monitoring.reasons.savepoints import SavepointReason
 
 
@@ -47,6 +48,19 @@ def test_schedule_is_in_the_language_of_the_page() -> None:
     value = SavepointReason.EVERY(length=300).as_json()
     with override("zh-hans"):
         assert "每 5 分钟" in action_text(entry("savepoint.schedule", schedule="every 5 min", schedule_value=value))
+
+
+def test_roles_and_their_scopes_are_in_the_language_of_the_page() -> None:
+    scope = AlertReason.OF_CLUSTER(cluster="eu-prod").as_json()
+    granted = entry("user.grant", now={"role": "operator", "on": "cluster eu-prod"}, on_value=scope)
+    old = entry("user.ungrant", was={"role": "viewer", "on": "cluster eu-prod"})  # of an earlier release
+    created = entry("user.create", now={"role": "nothing"})
+    assert action_text(granted) == "granted operator on cluster eu-prod"
+    assert action_text(old) == "revoked viewer on cluster eu-prod"
+    assert action_text(created) == "created the account: role grants only"
+    with override("zh-hans"):
+        assert action_text(granted) == "授予了操作员（范围：集群 eu-prod）"
+        assert action_text(created).endswith("仅限授权")
 
 
 def test_a_job_is_named_without_the_word_job() -> None:

@@ -31,7 +31,7 @@ from monitoring.reasons.report import CycleReport
 T = TypeVar("T")
 
 ROUND_S = 45.0
-_AGAIN_AFTER = timedelta(seconds=30)
+AGAIN_AFTER = timedelta(seconds=30)
 _RENEW_EVERY_S = LEASE.total_seconds() / 3
 
 Report = Callable[[CycleReport], None]
@@ -115,7 +115,7 @@ class Rounds:
             return loop.run_in_executor(database, work)
 
         renewal = asyncio.create_task(self._renew(claim, in_database))
-        pause = _AGAIN_AFTER
+        pause = AGAIN_AFTER
         try:
             look = _looks()[claim.source.kind]
             changes, problem = await look(claim, in_database, self._lasts_s, self._now)

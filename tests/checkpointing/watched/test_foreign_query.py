@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,54 +13,11 @@ import pytest
 
 from checkpointing.clock import SystemClock
 from checkpointing.watched import Query, Scan, advance, answers, polled
+from tests.checkpointing.watched.foreign import Foreign, foreign_process
 from tests.checkpointing.watched.locations import CountedFiles
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
-
-FOREIGN = """
-import json, sys
-from pyspark.sql import SparkSession, functions as F
-
-spark = (
-    SparkSession.builder.master("local[2]").config("spark.sql.shuffle.partitions", "2")
-    .config("spark.ui.enabled", "false").getOrCreate()
-)
-rows = spark.readStream.format("rate").option("rowsPerSecond", 50).load().withWatermark("timestamp", "2 seconds")
-counts = rows.groupBy(F.window("timestamp", "1 second")).count()
-for _ in sys.stdin:
-    query = (
-        counts.writeStream.format("noop").outputMode("update").option("checkpointLocation", sys.argv[1])
-        .trigger(processingTime="500 milliseconds").start()
-    )
-    sys.stdin.readline()
-    query.stop()
-    progress = [json.loads(json.dumps(each, default=str)) for each in query.recentProgress]
-    print("PROGRESS", json.dumps(progress), flush=True)
-"""
-
-
-class Foreign:
-    """A PySpark process that runs its query once after another."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._orders, self._output = process.stdin, process.stdout
-
-    @contextmanager
-    def running(self) -> Iterator[list[dict[str, Any]]]:
-        """Run the query. After the block, the list has its progress events."""
-        events: list[dict[str, Any]] = []
-        self._order()
-        yield events
-        self._order()
-        line = next(line for line in self._output if line.startswith(b"PROGRESS "))
-        events += json.loads(line.removeprefix(b"PROGRESS "))
-
-    def _order(self) -> None:
-        self._orders.write(b"\n")
-        self._orders.flush()
 
 
 @pytest.fixture
@@ -73,22 +28,16 @@ def location(tmp_path: Path) -> Path:
 @pytest.fixture(params=["same", pytest.param("other", marks=pytest.mark.nightly)])
 def processes(request: pytest.FixtureRequest, tmp_path: Path, location: Path, java_home: Path) -> Iterator[Any]:
     """Yield a function that returns the process for the next run of the query: the same or another one."""
-    program = tmp_path / "foreign.py"
-    program.write_text(FOREIGN)
-    command = [sys.executable, str(program), str(location)]
-    started: list[subprocess.Popen[bytes]] = []
+    with ExitStack() as stack:
+        started: list[Foreign] = []
 
-    def next_process() -> Foreign:
-        if not started or request.param == "other":
-            for process in started:
-                process.communicate()  # without another line it ends
-            started.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path))
-        return Foreign(started[-1])
+        def next_process() -> Foreign:
+            if not started or request.param == "other":
+                stack.close()
+                started.append(stack.enter_context(foreign_process(location, tmp_path)))
+            return started[-1]
 
-    yield next_process
-    for process in started:
-        process.kill()
-        process.communicate()
+        yield next_process
 
 
 class Door:

@@ -38,8 +38,9 @@ def check_pages(
 ) -> None:
     """Store a screenshot of each page in every view and in Chinese under var/test/, and check the pages.
 
-    No page is wider than the screen, and no table is clipped on a large screen. Everything is reachable by keyboard.
-    Axe finds no problem, and the console is empty. `settle` is called on each English page first.
+    No page is wider than the screen, no text is squeezed, and no table is clipped on a large screen. Everything is
+    reachable by keyboard. Axe finds no problem, and the console is empty. `settle` is called on each English
+    page first.
     """
     found: dict[str, object] = {}
     for name, path in pages.items():
@@ -63,6 +64,7 @@ def check_pages(
 def _problems(reader: Reader, name: str, view: tuple[str, str]) -> list[str]:
     wider = reader.overflow()
     problems = [f"wider than its window by {wider} px"] if wider > 0 else []
+    problems += [f"no room for “{text}”" for text in reader.squeezed()]
     if view[0] != "narrow":
         problems += [f"{table} is cut off" for table in reader.cut()]
     reader.picture(f"{name}-{'-'.join(view)}")

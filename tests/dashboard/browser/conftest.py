@@ -28,6 +28,18 @@ _CHARTS_FIT = """() => [...document.querySelectorAll(".chart .main-svg")].every(
     (drawing) => drawing.getBoundingClientRect().width <= drawing.closest(".chart").clientWidth + 1)"""
 SIZES = {"wide": (1440, 900), "middle": (1024, 768), "narrow": (390, 844)}
 
+_SQUEEZED = """() => {
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), found = [];
+  while (texts.nextNode()) {
+    const range = document.createRange();
+    range.selectNodeContents(texts.currentNode);
+    if (range.getClientRects().length > 3 && range.getBoundingClientRect().width < 30) {
+      found.push(texts.currentNode.data.trim());
+    }
+  }
+  return found;
+}"""
+
 
 class Reader:
     """A browser with a logged-in user. Errors and warnings of its console are stored in `complaints`."""
@@ -81,6 +93,11 @@ class Reader:
         """Return the tables that are wider than their card, so that they must be scrolled horizontally."""
         wider = "tables => tables.filter(t => t.scrollWidth - t.clientWidth > 1).map(t => t.ariaLabel)"
         found: list[str] = self.page.eval_on_selector_all(".table-wrap", wider)
+        return found
+
+    def squeezed(self) -> list[str]:
+        """Return the texts that are broken into more than three lines of one or two letters."""
+        found: list[str] = self.page.evaluate(_SQUEEZED)
         return found
 
 

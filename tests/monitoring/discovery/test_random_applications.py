@@ -54,7 +54,7 @@ def follows(yarn: PlayedYarn) -> bool:
 def test_each_application_that_runs_has_one_cluster(yarn, yarn_source, count, monkeypatch):
     monkeypatch.setattr("monitoring.discovery.yarn.polling.POLL_S", 0.1)
     # A poll fails if it meets neither active ResourceManager during a change. The test must not wait 30 s after each.
-    monkeypatch.setattr("monitoring.discovery.rounds._AGAIN_AFTER", timedelta(seconds=0.1))
+    monkeypatch.setattr("monitoring.discovery.rounds.AGAIN_AFTER", timedelta(seconds=0.1))
     chance = random.Random(7 if count == 120 else profile.SEED)
     errors: list[Exception] = []
     with PlayedYarn(standby=yarn.url).serving() as other:

@@ -26,7 +26,7 @@ from monitoring.models import (
 from monitoring.polling.poller import Poller
 from monitoring.savepoints.cycle import advance
 from monitoring.savepoints.request import request_savepoint
-from tests.checkpointing.watched.test_foreign_query import foreign
+from tests.checkpointing.watched.foreign import foreign_process
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.django_db(transaction=True)]
@@ -66,7 +66,7 @@ def test_each_savepoint_is_complete_and_newer_than_the_one_before(
     target.mkdir()
     Cluster.objects.create(name="lake", discovery=Discovery.DIRECTORY, rest_url=str(root), savepoint_target=str(target))
     batches: list[int] = []
-    with foreign(root / "team/counts", tmp_path):
+    with foreign_process(root / "team/counts", tmp_path) as process, process.running():
         for _ in range(4):
             savepoint: Any = eventually("a savepoint is requested", requested)
             eventually("the savepoint is complete", lambda taken=savepoint: completed(taken))

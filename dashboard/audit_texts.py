@@ -67,6 +67,8 @@ _FIELDS = {
     "address_pattern": _("address of the REST APIs"),
     "may_change_resources": _("restart and save jobs through the Flink operator"),
     "enabled": _("switched on"),
+    "role": _("role"),
+    "email": _("mail address"),
 }
 
 # Actors that are not accounts. The audit log stores these names.
@@ -253,7 +255,7 @@ def _named(field: str) -> str:
 def _changes(changed: object) -> str:
     if not isinstance(changed, dict) or not changed:
         return str(_("nothing"))
-    return ", ".join(f"{_named(name)} {_value(name, v)}" for name, v in changed.items())
+    return gettext(", ").join(f"{_named(name)} {_value(name, v)}" for name, v in changed.items())
 
 
 def _value(name: str, value: object) -> str:

@@ -131,6 +131,8 @@ class AttemptStarter:
         return record
 
     def _read_record(self) -> AttemptRecord | None:
+        if self._recovered:  # a directory that is mounted after the read must not pass for one without a record
+            self._require_directory()
         record = self.directory.read_record()
         if record is None and self._recovered:
             self._require_directory()

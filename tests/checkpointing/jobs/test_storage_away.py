@@ -13,7 +13,7 @@ import pytest
 
 from checkpointing import main as jobmanager
 from checkpointing.jobs import attempt_starter, job_recovery
-from checkpointing.jobs.attempts import JobDirectory
+from checkpointing.jobs.attempts import AttemptRecord, JobDirectory
 from checkpointing.model.messages import FinishCause
 from checkpointing.storage import FileCheckpointStorage
 from checkpointing.storage.errors import AccessDenied, StorageUnreachable
@@ -467,11 +467,30 @@ async def test_an_answer_to_the_former_leader_removes_nothing_while_the_checkpoi
 
 
 @zookeeper
-async def test_a_job_without_its_directory_is_not_treated_as_a_new_one(cluster: Cluster, reads: Reads) -> None:
+@pytest.mark.parametrize("appears", ["later", "after the record was not found"])
+async def test_a_job_without_its_directory_is_not_treated_as_a_new_one(
+    cluster: Cluster, reads: Reads, appears: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The job's files in the state directory may be on another file system, which is mounted last."""
     job_id, driver = await left_behind(cluster)
     jobs = cluster.directory / "state" / "jobs"
     away = jobs.rename(jobs.with_name("away"))
+
+    def mount() -> None:
+        if jobs.exists():
+            jobs.rmdir()
+        away.rename(jobs)
+
+    read_record = JobDirectory.read_record
+
+    def read_before_the_mount(directory: JobDirectory) -> AttemptRecord | None:
+        record = read_record(directory)
+        if record is None and away.exists():
+            mount()
+        return record
+
+    if appears != "later":
+        monkeypatch.setattr(JobDirectory, "read_record", read_before_the_mount)
     async with cluster.job_manager() as second:
         cluster.drivers_find(second)
         await leads(second)
@@ -479,9 +498,7 @@ async def test_a_job_without_its_directory_is_not_treated_as_a_new_one(cluster: 
             lambda: has_exception(second, job_id, "StorageUnreachable", "record of its attempts cannot be read")
         )
         await eventually(lambda: driver.waits > 1)
-        if jobs.exists():
-            jobs.rmdir()
-        away.rename(jobs)
+        mount()
 
         await second.until(job_id, "RUNNING")
         assert await second.checkpoint(job_id) == 3

@@ -9,7 +9,7 @@ from django.utils.translation import gettext, gettext_noop
 from django.utils.translation import gettext_lazy as _
 
 from dashboard.access.accounts import ROLE_LABELS
-from dashboard.language import rendered
+from dashboard.language import listed, rendered
 from monitoring.models import AuditEntry
 from monitoring.reasons.columns import stored
 from monitoring.reasons.reason import from_json
@@ -95,7 +95,7 @@ _ACTIONS: dict[str, StrOrPromise | Callable[[Details], StrOrPromise]] = {
     "incident.acknowledge": _("acknowledged the incident"),
     "channel.add": _("added the channel"),
     "channel.change": lambda details: (
-        _("changed the channel: %(changes)s") % {"changes": ", ".join(_names(details.get("now")))}
+        _("changed the channel: %(changes)s") % {"changes": listed(_names(details.get("now")))}
     ),
     "channel.remove": _("deleted the channel"),
     "channel.test": _("tested the channel"),
@@ -255,7 +255,7 @@ def _named(field: str) -> str:
 def _changes(changed: object) -> str:
     if not isinstance(changed, dict) or not changed:
         return str(_("nothing"))
-    return gettext(", ").join(f"{_named(name)} {_value(name, v)}" for name, v in changed.items())
+    return listed(f"{_named(name)} {_value(name, v)}" for name, v in changed.items())
 
 
 def _value(name: str, value: object) -> str:

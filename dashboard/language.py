@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from django.utils.translation import get_language
+from collections.abc import Iterable
+
+from django.utils.translation import get_language, gettext
 
 from monitoring.reasons.reason import SOURCE, Reason, render
 from monitoring.reasons.savepoints import SavepointReason
@@ -12,6 +14,11 @@ from monitoring.savepoints.timetable import Timetable
 def rendered(reason: Reason | str) -> str:
     """Return the text of a reason in the language of the page. Return a plain text unchanged."""
     return render(reason, get_language() or SOURCE)
+
+
+def listed(texts: Iterable[str]) -> str:
+    """Return the texts with the comma of the language of the page between them."""
+    return gettext(", ").join(texts)
 
 
 def schedule_text(timetable: Timetable | None) -> str:

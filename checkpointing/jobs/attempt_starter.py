@@ -131,7 +131,7 @@ class AttemptStarter:
         return record
 
     def _read_record(self) -> AttemptRecord | None:
-        if self._recovered:  # a directory that is mounted after the read must not pass for one without a record
+        if self._recovered:  # before the read, too: the directory could be mounted after it
             self._require_directory()
         record = self.directory.read_record()
         if record is None and self._recovered:

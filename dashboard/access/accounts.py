@@ -39,6 +39,11 @@ def role_name(user: User) -> str:
     return "operator" if user.is_staff else "viewer"
 
 
+def role_label(user: User) -> str:
+    """Return the role as it is shown. It is English; pages translate it."""
+    return ROLE_LABELS[role_name(user)]
+
+
 @transaction.atomic
 def create(username: str, email: str, password: str | None, role: str, by: str) -> User:
     """Create an account. Without a password, its owner can log in only through the OpenID Connect provider.

@@ -39,7 +39,7 @@ def backtest_figure(replay: Replay, unit: Unit) -> dict[str, Any]:
         ),
     ]
     shape = layout(dragmode=False, shapes=[_band(incident, replay) for incident in replay.incidents])
-    # On a phone the chart is low: it needs little space above, and both lines of the times below.
+    # On a phone, the chart is only 96 px high. This leaves room for both lines of the time axis.
     shape |= {"margin": shape["margin"] | {"t": 8}, "minreducedheight": 40}
     shape["xaxis"] |= time_axis(Span(replay.since, replay.until)) | {"fixedrange": True}
     shape["yaxis"] |= _ticks(_highest(points) * scale, unit)

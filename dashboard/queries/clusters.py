@@ -11,7 +11,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as _
 
 from dashboard.access.reach import FULL_REACH, Reach
-from dashboard.language import rendered
+from dashboard.language import listed, rendered
 from monitoring.engine.identity import Identity
 from monitoring.engine.versions import EngineVersion
 from monitoring.engine.zookeeper import base_path
@@ -135,11 +135,11 @@ class Clusters:
             if total == 1:
                 return gettext("The cluster is reachable.")
             return gettext("All %(total)s clusters are reachable.") % {"total": total}
-        parts = [
+        parts = (
             gettext("%(count)s %(label)s") % {"count": count, "label": gettext(label)}
             for label, count in labels.most_common()
-        ]
-        return gettext("%(list)s.") % {"list": gettext(", ").join(parts)}
+        )
+        return gettext("%(list)s.") % {"list": listed(parts)}
 
 
 def read_clusters(now: datetime, reach: Reach = FULL_REACH) -> Clusters:

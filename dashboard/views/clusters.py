@@ -23,7 +23,7 @@ from dashboard.queries.clusters import ClusterCard, read_cluster, read_clusters
 from dashboard.queries.discoveries import resources_of
 from dashboard.views.access import admin_action, admin_required
 from monitoring.engine import registration
-from monitoring.engine.examination import Problem, examine, sent_unencrypted
+from monitoring.engine.examination import Problem, examine, remarks_on
 from monitoring.models import AuditEntry, Cluster
 
 RECENT = 12
@@ -197,7 +197,7 @@ def _form(request: HttpRequest, form: ClusterForm, stored: Cluster | None = None
 
 
 def _warn(request: HttpRequest, saved: Cluster) -> None:
-    if remark := sent_unencrypted(saved):
+    for remark in remarks_on(saved):
         messages.warning(request, rendered(remark))
 
 

@@ -17,7 +17,6 @@ from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_post_parameters
 
 from dashboard.access import accounts, tokens
-from dashboard.access.accounts import ROLE_LABELS
 from dashboard.access.guard import actor_of
 from dashboard.audit_texts import actor_name
 from dashboard.forms.account import GrantForm, PasswordForm, RoleForm, UserForm
@@ -141,7 +140,7 @@ def delete(request: HttpRequest, pk: int) -> HttpResponse:
         return redirect("users")
     context = {
         "person": found,
-        "word": ROLE_LABELS[accounts.role_name(found)],
+        "word": accounts.role_label(found),
         "tokens": accounts.valid_tokens(found, timezone.now()),
         "grants": found.grants.count(),
         "section": "users",
@@ -221,7 +220,7 @@ def _list(request: HttpRequest, form: UserForm, status: int = 200) -> HttpRespon
     if text:
         found = found.filter(Q(username__icontains=text) | Q(email__icontains=text))
     page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page"))
-    rows = [(each, ROLE_LABELS[accounts.role_name(each)]) for each in page]
+    rows = [(each, accounts.role_label(each)) for each in page]
     context = {"page": page, "rows": rows, "form": form, "text": text, "section": "users"}
     return render(request, "users/list.html", context, status=status)
 
@@ -231,7 +230,7 @@ def _show_user(request: HttpRequest, found: User, status: int = 200, **forms: An
     context = {
         "person": found,
         "own": found.pk == request.user.pk,
-        "word": ROLE_LABELS[accounts.role_name(found)],
+        "word": accounts.role_label(found),
         "form": RoleForm(found),
         "grant_form": GrantForm(label_suffix=""),
         "password_form": PasswordForm(user=found, label_suffix=""),

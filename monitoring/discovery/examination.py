@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from monitoring.engine.errors import EngineError
-from monitoring.engine.examination import unencrypted_secret
+from monitoring.engine.examination import unencrypted_secrets
 from monitoring.models import DiscoverySource, SourceKind
 from monitoring.reasons.reason import Reason
 
@@ -43,8 +43,7 @@ def examine(source: DiscoverySource) -> Sequence[Finding] | Reason | str:
 
 def remarks_on(source: DiscoverySource) -> list[Reason]:
     """Return a warning for each server that gets a secret without TLS."""
-    found = (unencrypted_secret(source.authentication, url) for url in source.address_list)
-    return [remark for remark in found if remark is not None]
+    return unencrypted_secrets(source.authentication, source.address_list)
 
 
 def _examinations() -> Mapping[str, Callable[[DiscoverySource], Coroutine[Any, Any, Sequence[Finding]]]]:

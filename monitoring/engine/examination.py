@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -87,14 +87,18 @@ def examine(cluster: Cluster, now: Now) -> Found | Problem:
         return problem_of(cluster, error)
     if problem := _history_problem(cluster):
         return problem
-    remark = sent_unencrypted(cluster)
-    return replace(found, remarks=(*found.remarks, remark)) if remark else found
+    return replace(found, remarks=(*found.remarks, *remarks_on(cluster)))
 
 
-def sent_unencrypted(cluster: Cluster) -> Reason | None:
-    """Return a reason when a secret of the cluster is sent to another machine without TLS, else None."""
-    urls = (cluster.rest_url, cluster.history_server)
-    return next(filter(None, (unencrypted_secret(cluster.authentication, url) for url in urls)), None)
+def remarks_on(cluster: Cluster) -> list[Reason]:
+    """Return a warning for each server that gets a secret of the cluster without TLS."""
+    return unencrypted_secrets(cluster.authentication, (cluster.rest_url, cluster.history_server))
+
+
+def unencrypted_secrets(authentication: str, urls: Iterable[str]) -> list[Reason]:
+    """Return a warning for each other machine to which a token or password is sent without TLS."""
+    found = (unencrypted_secret(authentication, url) for url in urls)
+    return [remark for remark in found if remark is not None]
 
 
 def unencrypted_secret(authentication: str, url: str) -> Reason | None:

@@ -5,7 +5,7 @@ REST API had. Flink writes it only for a job that no job manager takes over. The
 does not know a job, this proves nothing.
 
 Deployments of a job may have the same job ID, and clusters may have the same History Server. So an archive counts only
-if it is about the run: the names and the starts are equal, or, after a failover of the job manager, a checkpoint is.
+if it belongs to the run: both have the same name, and the same start or, after a failover, a common checkpoint.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from monitoring.polling.runs import job_name
 from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.reason import Reason
 
-# Limits of one reading. The cluster is silent, so that nothing else of it waits for this.
+# Limits of one poll. The cluster is silent, so nothing else waits for this.
 RUNS_SOUGHT = 20
 SOUGHT_FOR_S = 5.0
 READ_FOR_S = 15.0
@@ -66,16 +66,16 @@ class Archives:
 
 def sought_runs(cluster: Cluster) -> dict[str, SoughtRun]:
     """Return the runs to look up for a cluster that is silent now, by engine job ID."""
-    if not cluster.history_server or not plan.reads_archives(cluster.poll_interval_s, cluster.consecutive_failures):
+    if not plan.reads_archives(cluster.poll_interval_s, cluster.consecutive_failures):
         return {}
     current = Run.objects.filter(pk__in=cluster.jobs.values("current_run"), superseded=False)
     if application_in(cluster.identity) is None or cluster.has_ended:
-        # Otherwise the archive also shows that no other job manager takes over a job that was seen to end.
+        # Else a run that was seen to end is looked up, too: its archive shows that no job manager takes the job over.
         current = current.filter(~Q(state__in=TERMINAL) | Q(final_read_done=False))
     started = dict(current.values_list("engine_job_id", "started_at"))
     known = named_runs(cluster, started.keys())
-    sought = {job_id: SoughtRun(run.name, started[job_id], run) for job_id, run in known.items()}
-    sought |= {job_id: run for job_id, run in _unseen(cluster).items() if job_id not in sought}
+    seen = {job_id: SoughtRun(run.name, started[job_id], run) for job_id, run in known.items()}
+    sought = _unseen(cluster) | seen
     return dict(random.sample(list(sought.items()), min(len(sought), RUNS_SOUGHT)))
 
 
@@ -104,12 +104,8 @@ async def read_archives(
     """Read the archives of these runs. `has_checkpoint`: whether the run with this key has one of these checkpoints."""
     problems: list[Reason | str] = []
     jobs = await _archived(client, sought, at_once, problems)
-    known = {job_id: sought[job_id].known for job_id in jobs}
-    runs = await read_whole(
-        *(client, jobs, {job_id: run for job_id, run in known.items() if run is not None}, now),
-        at_once=at_once,
-        limit_s=READ_FOR_S,
-    )
+    known = {job_id: run for job_id in jobs if (run := sought[job_id].known) is not None}
+    runs = await read_whole(client, jobs, known, now, at_once=at_once, limit_s=READ_FOR_S)
     proven = {job_id: run for job_id, run in runs.items() if await _is_of(sought[job_id], run, has_checkpoint)}
     ends = {job_id: _end(client.url, run.job, now) for job_id, run in proven.items()}
     return Archives(ends, proven, problems[0] if problems else "")

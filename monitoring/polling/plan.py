@@ -27,7 +27,7 @@ SLOWEST_RETRY_S = 15.0
 PENDING_YOUNG_S = 30.0
 # The tick while there is a backlog of figures after the first poll or an outage.
 BACKLOG_TICK_S = 1.0
-# Polls of a silent cluster that each read its History Server. Later ones do so about once in ARCHIVES_EVERY_S.
+# The first polls of a silent cluster each read its History Server, the later ones about once per ARCHIVES_EVERY_S.
 FIRST_ARCHIVE_READS = 20
 ARCHIVES_EVERY_S = 60.0
 # A silent cluster is polled up to this share earlier, so that clusters that became silent together spread out.

@@ -209,7 +209,7 @@ def _store_runs(
     """Store what was read of the runs, and what the answer proves about them.
 
     Return the runs, the changes of their checkpoints, and when runs that have ended must be read again. `kept`: how
-    long the same answer may have been given again.
+    long the engine may repeat an old answer.
     """
     found = runs.load(cluster, observation)
     stored = history.stored_checkpoints(found.named())

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from dashboard.forms.cluster import ClusterForm
 from monitoring.engine import registration
-from monitoring.engine.examination import Problem, examine, sent_unencrypted
+from monitoring.engine.examination import Problem, examine, remarks_on
 from monitoring.engine.probe import Found
 from monitoring.models import Authentication, Cluster, Discovery
 
@@ -118,7 +118,7 @@ class Command(BaseCommand):
         registration.add(form.instance, ACTOR)
         answer = form.found.reason if form.found else "no response yet"
         self.stdout.write(f"Added cluster {form.instance.name} ({answer}). Waymark polls it from now on.")
-        if remark := sent_unencrypted(form.instance):
+        for remark in remarks_on(form.instance):
             self.stdout.write(f"Warning: {remark}")
 
     def _list(self) -> None:

@@ -53,7 +53,7 @@ def follows(yarn: PlayedYarn) -> bool:
 @pytest.mark.parametrize("count", [120, pytest.param(10_000, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])])
 def test_each_application_that_runs_has_one_cluster(yarn, yarn_source, count, monkeypatch):
     monkeypatch.setattr("monitoring.discovery.yarn.polling.POLL_S", 0.1)
-    # A poll fails if it meets neither active ResourceManager during a change. The test must not wait 30 s after each.
+    # A poll fails if the active ResourceManager changes meanwhile. The test does not wait 30 s after each failure.
     monkeypatch.setattr("monitoring.discovery.rounds.AGAIN_AFTER", timedelta(seconds=0.1))
     chance = random.Random(7 if count == 120 else profile.SEED)
     errors: list[Exception] = []

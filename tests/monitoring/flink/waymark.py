@@ -68,7 +68,7 @@ class Waymark:
             began = time.monotonic()
             recovery.advance(self.now())
             if self._skips_waits:
-                self.ahead += timedelta(seconds=int(time.monotonic() - began))  # as the cycle has counted, too
+                self.ahead += timedelta(seconds=int(time.monotonic() - began))  # the cycle counts this time, too
             result = condition()
             if not result and self._skips_waits and not self._poller.in_flight:
                 self._skip_wait()

@@ -51,8 +51,8 @@ def fill(
 ) -> Run:
     """Store a run with `count` checkpoints from OLD on, and 100 newer ones.
 
-    With the newer ones, no checkpoint of August is among the newest of the run. The archive moves each kind of rows of
-    each cluster separately, which takes a second or two: a test that does not need several, has one.
+    With the newer ones, no checkpoint of August is among the newest of the run. To archive one kind of row of one
+    cluster takes a second or two. So tests share a cluster, or store only checkpoints, if that is enough for them.
     """
     run = rows.run(rows.job(cluster), started_at=OLD)
     old = [OLD + number * every for number in range(count)]

@@ -68,7 +68,7 @@ def waymark(db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Waymark]:
 
 @pytest.fixture
 def history() -> Iterator[FakeHistoryServer]:
-    """Return a History Server without archives, which no cluster has."""
+    """Return a History Server without archives. No cluster uses it yet."""
     with serving(FakeHistoryServer()) as server:
         yield server
 

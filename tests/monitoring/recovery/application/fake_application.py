@@ -95,12 +95,12 @@ class FakeApplication(FakeJobManager):
                 "execution.checkpointing.savepoint-dir": self.savepoint,
                 "web.tmpdir": f"/tmp/flink-web-{len(self.read):08x}-0000-0000-0000-000000000000",
             }
-            self.begun = self.now().timestamp() - self.age_s
+            self.started_at = self.now().timestamp() - self.age_s
 
     def _overview(self, parts: list[str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         status, answer = super()._overview(parts, body)
         for job in answer["jobs"]:
-            job["start-time"] = round(self.begun * 1000)
+            job["start-time"] = round(self.started_at * 1000)
             job["last-modification"] = job["start-time"]
             job["duration"] = 1
         return status, answer

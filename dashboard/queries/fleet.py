@@ -24,6 +24,7 @@ from monitoring.models import Cluster, ObjectiveBudget, SavepointState
 SORTABLE = ("name", "state", "completed", "duration", "size", "savepoint", "failures", "objective")
 PAGE_SIZE = 50
 NAMED = 8  # up to this number of jobs, the strip shows the jobs' names and intervals
+STRIP_JOBS = 1000  # more boxes would push the list of jobs far below the first screen
 PAGES_AT_ONCE = 6  # the most pages in one list: each refresh renders the whole list, so more would be slow
 SPARK_POINTS = 40
 DAYS = 7
@@ -127,11 +128,13 @@ class FleetPage:
 
 @dataclass(frozen=True)
 class Fleet:
+    """The jobs of the fleet page. Active jobs are those that have not ended, or all if each of them has ended."""
+
     shown: FleetPage
-    strip: list[RankedJob]  # the matching jobs that have not ended, or all if each of them has ended
+    strip: list[RankedJob]  # the most urgent of the matching active jobs, by cluster and name
     named: list[JobRow]  # the jobs of `strip`, if there are few
     counts: dict[Level, int]
-    levels: dict[Level, int]  # the number of jobs in `strip` by level
+    levels: dict[Level, int]  # the number of matching active jobs by level
     clusters: list[Cluster]
     known_jobs: int  # the number of jobs without any filter
     label_keys: list[str] = field(default_factory=list)  # the labels by which the list can be grouped
@@ -139,6 +142,11 @@ class Fleet:
     ended: int = 0  # the number of matching jobs that have ended
     matching: list[RankedJob] = field(default_factory=list)  # jobs of all pages, in the order of the list
     has_objectives: bool = False  # whether a listed job has an objective
+
+    @property
+    def strip_is_cut(self) -> bool:
+        """Return whether there are more active jobs than boxes in the strip."""
+        return len(self.strip) < sum(self.levels.values())
 
     @property
     def folded(self) -> bool:
@@ -206,8 +214,8 @@ def read_fleet(chosen: Selection, now: datetime, reach: Reach = FULL_REACH) -> F
     counts = _by_level(ranked)
     levels = counts if matching is ranked else _by_level(matching)
     active = _without_ended(matching)
-    strip = sorted(active, key=lambda row: (clusters[row.signs.cluster_id].name, row.signs.name))
-    groups = _grouped(_sorted(_listed(matching, chosen), chosen.sorting, now), chosen.group, clusters)
+    strip = sorted(active[:STRIP_JOBS], key=lambda row: (clusters[row.signs.cluster_id].name, row.signs.name))
+    groups = _grouped(_sorted(matching if chosen.ended else active, chosen.sorting, now), chosen.group, clusters)
     listed = [row for rows in groups.values() for row in rows]
     with_objective = _with_objective()
     has_objectives = any(row.signs.pk in with_objective for row in listed) if with_objective else False
@@ -242,7 +250,8 @@ def _build_page(matching: list[RankedJob], chosen: Selection, now: datetime, *, 
 def matching_jobs(chosen: Selection, now: datetime, reach: Reach) -> list[int]:
     """Return the ids of the jobs on all pages of the list."""
     clusters = _clusters()
-    return _ids(_listed(_matching(rank_jobs(clusters, now, reach), chosen, clusters), chosen))
+    matching = _matching(rank_jobs(clusters, now, reach), chosen, clusters)
+    return _ids(matching if chosen.ended else _without_ended(matching))
 
 
 def read_matching_rows(chosen: Selection, now: datetime, reach: Reach) -> list[JobRow]:
@@ -292,10 +301,6 @@ def _matching(rows: list[RankedJob], chosen: Selection, clusters: Clusters) -> l
 def _without_ended(rows: list[RankedJob]) -> list[RankedJob]:
     """Return the jobs that have not ended, or all jobs if each of them has ended."""
     return [row for row in rows if row.health.level is not Level.ENDED] or rows
-
-
-def _listed(rows: list[RankedJob], chosen: Selection) -> list[RankedJob]:
-    return rows if chosen.ended else _without_ended(rows)
 
 
 def _sorted(rows: list[RankedJob], sort: Sort, now: datetime) -> list[RankedJob]:

@@ -55,6 +55,20 @@ def test_the_strip_has_the_levels_of_the_rows(operator: Client, now: datetime) -
     for level, count in response.context["levels"]:
         assert page.count(f'class="cell cell-{level.word}"') == count
     assert page.count('class="level level-overdue"') == 1
+    assert "Boxes:" not in page
+
+
+def test_a_large_fleet_has_boxes_for_its_most_urgent_jobs_only(
+    operator: Client, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dashboard.queries.fleet.STRIP_JOBS", 9)
+    sample_fleet.make_troubled_fleet(now)
+    response = operator.get(reverse("fleet"))
+    boxes = re.findall(r'class="cell cell-(\w+)"', response.content.decode())
+    counts = {level.word: count for level, count in response.context["levels"] if count}
+    assert {level: boxes.count(level) for level in boxes} == counts | {"healthy": 3}
+    assert counts["healthy"] == 18
+    assert "Boxes: the 9 most urgent jobs" in response.content.decode()
 
 
 def test_an_unreachable_cluster_is_shown_with_its_last_response(operator: Client, now: datetime) -> None:

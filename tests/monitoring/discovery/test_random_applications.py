@@ -50,7 +50,10 @@ def follows(yarn: PlayedYarn) -> bool:
     return running == set(yarn.live())
 
 
-@pytest.mark.parametrize("count", [120, pytest.param(10_000, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])])
+@pytest.mark.parametrize(
+    "count",
+    [120, pytest.param(10_000, marks=[pytest.mark.nightly, pytest.mark.long, pytest.mark.timeout(3600)])],
+)
 def test_each_application_that_runs_has_one_cluster(yarn, yarn_source, count, monkeypatch):
     monkeypatch.setattr("monitoring.discovery.yarn.polling.POLL_S", 0.1)
     # A poll fails if the active ResourceManager changes meanwhile. The test does not wait 30 s after each failure.

@@ -62,7 +62,10 @@ def applied(source: DiscoverySource) -> int:
     return int(version or 0)
 
 
-@pytest.mark.parametrize("count", [150, pytest.param(10_000, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])])
+@pytest.mark.parametrize(
+    "count",
+    [150, pytest.param(10_000, marks=[pytest.mark.nightly, pytest.mark.long, pytest.mark.timeout(3600)])],
+)
 def test_no_duplicate_and_no_orphan_after_random_changes(kubernetes, source, count):
     chance = random.Random(7 if count == 150 else profile.SEED)
     errors: list[Exception] = []

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -27,6 +28,8 @@ Address = IPv4Address | IPv6Address
 Resolve = Callable[[str, int], Sequence[str]]
 ResolveAsync = Callable[[str, int], Awaitable[Sequence[str]]]
 
+# Not the executor of the event loop: `asyncio.run` would wait for its threads while a DNS server does not answer.
+_RESOLVING = ThreadPoolExecutor(64, thread_name_prefix="resolves-a-name")
 LONGEST_URL = 2000
 _PORTS = {"http": 80, "https": 443}
 # Clouds serve credentials at these addresses. Other such addresses are link-local, so they are forbidden anyway.
@@ -186,7 +189,7 @@ def resolve(host: str, port: int) -> Sequence[str]:
 
 
 async def resolve_async(host: str, port: int) -> Sequence[str]:
-    return _texts(await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    return await asyncio.get_running_loop().run_in_executor(_RESOLVING, resolve, host, port)
 
 
 def _texts(found: Sequence[tuple[object, object, object, object, tuple[object, ...]]]) -> Sequence[str]:

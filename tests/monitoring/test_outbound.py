@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+import threading
+
 import pytest
 
-from monitoring.outbound import Allowed, Denied, Policy, Why, check, parse_exemptions, resolve
+from monitoring.outbound import Allowed, Denied, Policy, Why, check, parse_exemptions, resolve, resolve_async
 from monitoring.reasons.addresses import AddressReason as Kind
 
 WEBHOOKS = Policy("A channel", private=False)
@@ -167,3 +171,26 @@ def test_numbers_that_the_resolver_accepts_as_addresses_are_checked_as_addresses
         found = check(f"http://{host}/", WEBHOOKS, resolve)
         assert isinstance(found, Denied), host
         assert found.why in (Why.FORBIDDEN, Why.UNRESOLVED)
+
+
+def test_a_dns_server_that_hangs_does_not_delay_the_end_of_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_asked, answers, has_answered = threading.Event(), threading.Event(), threading.Event()
+
+    def hang(*args: object, **values: object) -> list[object]:
+        is_asked.set()
+        answers.wait(30)
+        has_answered.set()
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+
+    async def ask() -> None:
+        asked = asyncio.create_task(resolve_async("cluster.example", 443))
+        await asyncio.to_thread(is_asked.wait, 30)
+        asked.cancel()
+
+    try:
+        asyncio.run(ask())
+        assert not has_answered.is_set()
+    finally:
+        answers.set()

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db.models import Q
+
 from monitoring.discovery import claims, reconciling
 from monitoring.discovery.claims import Claim
 from monitoring.discovery.examination import Finding
@@ -88,7 +90,7 @@ async def _poll(
     selected, problem = _read((*live, *ended), source)
     if is_incomplete := max(len(live), len(ended)) > MOST:
         problem = _TOO_MANY
-    known = await in_database(lambda: _known(source))
+    known = await in_database(lambda: _known(source, selected))
     assigned = list(assign(selected, known))
     work = list(_changed(assigned, known, source.address_pattern))
     for start in range(0, len(work), _PART):
@@ -124,8 +126,11 @@ def _read(listed: Sequence[Any], source: DiscoverySource) -> tuple[list[Applicat
     return list(found.values()), problem
 
 
-def _known(source: DiscoverySource) -> list[Known]:
+def _known(source: DiscoverySource, selected: Sequence[Application]) -> list[Known]:
+    """Return the rows that are shown, and those that may belong to the selected applications."""
+    ids, names = {each.id for each in selected}, {each.key.name for each in selected}
     rows = source.found_resources.filter(kind__in=applications.NAMES)
+    rows = rows.filter(Q(gone_at=None) | Q(uid__in=ids) | Q(name__in=names))
     values = rows.values_list("kind", "namespace", "name", "uid", "version", "state", "changed_at", "gone_at")
     return [Known(Key(*row[:3]), *row[3:7], is_gone=row[7] is not None) for row in values.iterator()]
 

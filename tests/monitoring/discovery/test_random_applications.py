@@ -45,9 +45,8 @@ def act(yarn: PlayedYarn, chance: random.Random) -> None:
 
 
 def follows(yarn: PlayedYarn) -> bool:
-    rows = FoundResource.objects.filter(gone_at=None)
-    running = {row.uid for row in rows if row.state["application"] in ("RUNNING", "ACCEPTED")}
-    return running == set(yarn.live())
+    running = FoundResource.objects.filter(gone_at=None, state__application__in=("RUNNING", "ACCEPTED"))
+    return set(running.values_list("uid", flat=True)) == set(yarn.live())
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from monitoring.discovery.yarn.applications import FLINK, SPARK
+from monitoring.discovery.yarn import polling
+from monitoring.discovery.yarn.applications import FLINK, SPARK, assign
 from monitoring.engine import registration
 from monitoring.engine.connection import basic
 from monitoring.engine.identity import Identity
@@ -228,6 +229,22 @@ def test_an_application_that_is_no_longer_listed_is_archived_and_comes_back(yarn
     yarn.apps[id_] = app
     look()
     assert one().archived_at is None
+
+
+def test_a_poll_does_not_read_all_applications_that_are_gone(yarn, yarn_source, look, monkeypatch):
+    """Many programs have names with a time, so each start leaves a row for good."""
+    ids = [yarn.start(f"report-{number}") for number in range(20)]
+    look()
+    for id_ in ids:
+        del yarn.apps[id_]
+    look()
+    yarn.start("orders")
+    read = []
+    monkeypatch.setattr(polling, "assign", lambda selected, known: read.extend(known) or assign(selected, known))
+    look()
+    look()
+    assert [each.key.name for each in read] == ["orders"]
+    assert FoundResource.objects.exclude(gone_at=None).count() == 20
 
 
 def test_a_redeployment_is_seen_although_yarn_has_forgotten_the_former_application(yarn, yarn_source, look):

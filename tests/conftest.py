@@ -163,13 +163,17 @@ def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: N
     Under xdist Django clones the migrated database instead of running every migration in every worker.
     """
     from django.conf import settings
+    from django.core.management import get_commands
     from django.db import connection
     from environs import Env
+
+    from tests.database import EmptyTables
 
     os.environ["DATABASE_URL"] = postgres_dsn
     settings.DATABASES["default"].update(Env().dj_db_url("DATABASE_URL"))
     if _IS_LONG_RUN and not _GIVEN["DATABASE_URL"]:
         connection.settings_dict["TEST"].update(TEMPLATE=database.MIGRATED, MIGRATE=False)
+    get_commands()["flush"] = EmptyTables()
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from checkpointing.eventlogs import Logs, News, advance
 from checkpointing.storage.files import LocalFiles
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.spark, pytest.mark.long]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.long]
 
 APPLICATION = """
 import json, sys
@@ -101,9 +101,9 @@ class Reader:
     ("codec", "rolling"),
     [
         ("zstd", True),
-        pytest.param("none", False, marks=pytest.mark.nightly),
-        pytest.param("lz4", True, marks=pytest.mark.nightly),
-        pytest.param("snappy", False, marks=pytest.mark.nightly),
+        ("none", False),
+        ("lz4", True),
+        ("snappy", False),
     ],
 )
 def test_an_event_log_agrees_with_sparks_own_progress(tmp_path: Path, codec: str, rolling: bool) -> None:

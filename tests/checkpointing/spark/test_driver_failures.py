@@ -13,6 +13,7 @@ import pytest
 from checkpointing.model.messages import Cancel, DriverState, Heartbeat, Refused, Register
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_an_exception_in_a_batch_fails_the_job_with_the_exception_of_the_user(
     job_manager: Any, drivers: Any, words: Any, eventually: Any

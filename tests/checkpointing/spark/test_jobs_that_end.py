@@ -16,7 +16,7 @@ from tests.checkpointing.jobs.running_job_manager import RunningJobManager
 from tests.checkpointing.jobs.running_job_manager import eventually as soon
 from tests.checkpointing.spark.conftest import PROGRAMS
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(900)]
 
 LIMIT_S = 180.0
 
@@ -96,7 +96,6 @@ async def test_a_second_run_continues_where_the_first_ended(manager: RunningJobM
     assert second["queries"][0]["batches"] == 1
 
 
-@pytest.mark.nightly
 async def test_a_run_without_new_input_keeps_the_state_that_it_started_from(
     manager: RunningJobManager, tmp_path: Path
 ) -> None:
@@ -111,7 +110,6 @@ async def test_a_run_without_new_input_keeps_the_state_that_it_started_from(
     assert second["ended-by-itself"] == {"is-saved": True, "final-savepoint": None, "state-path": newest}
 
 
-@pytest.mark.nightly
 async def test_a_second_run_writes_each_row_once_through_sparks_file_sink(
     manager: RunningJobManager, tmp_path: Path
 ) -> None:
@@ -129,7 +127,6 @@ async def test_a_second_run_writes_each_row_once_through_sparks_file_sink(
     assert read() == rows(150)
 
 
-@pytest.mark.nightly
 async def test_a_second_run_appends_each_row_once_to_a_table(manager: RunningJobManager, postgres_dsn: str) -> None:
     """Formerly, the second run wrote 100 rows a second time."""
     runs = Runs(manager, "table", {"dsn": postgres_dsn, "table": "rows_of_runs"})
@@ -147,7 +144,6 @@ async def test_a_second_run_appends_each_row_once_to_a_table(manager: RunningJob
     assert read() == rows(150)
 
 
-@pytest.mark.nightly
 async def test_a_job_with_the_once_trigger_continues_where_it_ended(manager: RunningJobManager, tmp_path: Path) -> None:
     runs, read = Runs(manager, "once", {"output": str(tmp_path / "out")}), json_rows(tmp_path / "out")
     runs.feed(0, 100)
@@ -157,7 +153,6 @@ async def test_a_job_with_the_once_trigger_continues_where_it_ended(manager: Run
     assert read() == rows(150)
 
 
-@pytest.mark.nightly
 async def test_a_first_run_without_input_can_be_followed_by_one_with(
     manager: RunningJobManager, tmp_path: Path
 ) -> None:
@@ -172,7 +167,6 @@ async def test_a_first_run_without_input_can_be_followed_by_one_with(
     assert runs.savepoint is not None
 
 
-@pytest.mark.nightly
 async def test_a_driver_killed_between_its_last_batch_and_its_savepoint_loses_and_doubles_nothing(
     manager: RunningJobManager, tmp_path: Path
 ) -> None:

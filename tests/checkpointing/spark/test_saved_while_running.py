@@ -19,7 +19,7 @@ from tests.checkpointing.spark.test_import_exactness import EACH_LAYOUT, plain
 from tests.checkpointing.spark.test_imported_while_running import saved_at
 from tests.profile import PROFILE
 
-pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.long, pytest.mark.timeout(900)]
 # Spark removes what only older batches need, and makes snapshots of state often.
 HASTY = {
     "spark.sql.streaming.minBatchesToRetain": "2",

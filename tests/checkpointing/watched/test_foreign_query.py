@@ -17,7 +17,7 @@ from tests.checkpointing.watched.foreign import Foreign, foreign_process
 from tests.checkpointing.watched.locations import CountedFiles
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.spark, pytest.mark.long]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.long]
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def location(tmp_path: Path) -> Path:
     return tmp_path / "root" / "team" / "counts"
 
 
-@pytest.fixture(params=["same", pytest.param("other", marks=pytest.mark.nightly)])
+@pytest.fixture(params=["same", "other"])
 def processes(request: pytest.FixtureRequest, tmp_path: Path, location: Path, java_home: Path) -> Iterator[Any]:
     """Yield a function that returns the process for the next run of the query: the same or another one."""
     with ExitStack() as stack:

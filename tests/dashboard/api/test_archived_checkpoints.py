@@ -89,6 +89,7 @@ def test_archived_checkpoints_have_the_same_json(api: Any, viewer: Client, run: 
     assert viewer.get(f"/checkpoints/{2**40}/").status_code == 404
 
 
+@pytest.mark.nightly
 def test_damaged_or_missing_file_is_named_and_other_rows_are_shown(
     api: Any, viewer: Client, operator: Client, run: Run, archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,6 +46,7 @@ def test_log_in_and_out(read_as: ReadAs, operator_user: User) -> None:
     expect(page.get_by_role("heading", name="Log in")).to_be_visible()
 
 
+@pytest.mark.nightly
 def test_the_fleet_shows_new_rows_of_the_workers(read_as: ReadAs, now: datetime) -> None:
     reader = read_as()
     page = reader.open(reverse("fleet"))
@@ -203,6 +204,7 @@ def test_theme_is_stored_and_applied_to_charts(read_as: ReadAs, now: datetime) -
     assert reader.complaints == []
 
 
+@pytest.mark.nightly
 def test_subtasks_sort_by_the_column_that_is_clicked(read_as: ReadAs, now: datetime) -> None:
     job = make.make_job(make.make_cluster(now))
     make.make_operators(make.make_checkpoints(make.make_run(job, now), now, make.Shape(count=2)))
@@ -216,6 +218,7 @@ def test_subtasks_sort_by_the_column_that_is_clicked(read_as: ReadAs, now: datet
     expect(first).to_have_text(str(longest))
 
 
+@pytest.mark.nightly
 def test_two_checkpoints_of_different_pages_are_compared(read_as: ReadAs, now: datetime) -> None:
     job = make.make_job(make.make_cluster(now))
     make.make_operators(make.make_checkpoints(make.make_run(job, now), now, make.Shape(count=30)))

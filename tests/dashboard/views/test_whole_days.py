@@ -40,6 +40,7 @@ def test_without_hourly_roll_ups_figures_come_from_the_checkpoints(viewer: Clien
     assert SAID not in shown.content.decode()
 
 
+@pytest.mark.nightly
 def test_archived_checkpoints_are_counted_by_whole_days(viewer: Client, job: Job, archive: Path) -> None:
     forget(NOW)
     assert advance() == TOLD

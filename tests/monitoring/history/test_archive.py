@@ -230,6 +230,7 @@ def test_the_task_fails_with_the_reason_of_its_process(unusable: str, monkeypatc
     assert Checkpoint.objects.count() == 112
 
 
+@pytest.mark.nightly
 def test_expired_files_are_deleted_and_roll_ups_of_their_days_do_not_change(
     old: Rows, pipeline: Pipeline, archive: Path, settings
 ) -> None:
@@ -248,6 +249,7 @@ def test_expired_files_are_deleted_and_roll_ups_of_their_days_do_not_change(
     assert advance() == NOTHING
 
 
+@pytest.mark.nightly
 def test_quantiles_and_series_are_the_same_before_and_after_archiving(
     old: Rows, pipeline: Pipeline, archive: Path, settings
 ) -> None:

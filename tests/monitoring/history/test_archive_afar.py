@@ -67,6 +67,7 @@ def forget_copies(settings) -> None:
     shutil.rmtree(settings.VAR_DIR / "archive-cache", ignore_errors=True)
 
 
+@pytest.mark.nightly
 def test_remote_files_are_read_checked_and_merged(
     run: Run, afar: str, settings, monkeypatch, pipeline: Pipeline
 ) -> None:

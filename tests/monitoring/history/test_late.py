@@ -114,6 +114,7 @@ def test_late_rows_of_a_job_without_rows_on_that_day_are_counted(old: Rows, twin
     assert quantiles(run.job, OLD - SECOND, OLD + 6 * SECOND).counts["completed"] == 1
 
 
+@pytest.mark.nightly
 def test_a_late_row_of_a_day_without_files_is_archived(old: Rows, pipeline: Pipeline, twins) -> None:
     run = twins[0]
     for days in (2, 3):
@@ -152,6 +153,7 @@ def _count_text(rollups: list[dict[str, Any]]) -> str:
     return str(sum(row["completed"] + row["failed"] for row in rollups))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("share_a_cluster", [False])
 def test_a_damaged_file_is_reported_and_other_days_are_processed(old: Rows, archive: Path, twins) -> None:
     late_one, prompt = twins

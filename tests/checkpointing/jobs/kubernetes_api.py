@@ -26,7 +26,7 @@ class KubernetesApi:
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[KubernetesApi]:
-        thread = threading.Thread(target=self._server.serve_forever)
+        thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         try:
             yield self

@@ -87,7 +87,7 @@ def serving(index: Index) -> Iterator[Index]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     index.url = f"http://127.0.0.1:{server.server_address[1]}/simple/"
     try:

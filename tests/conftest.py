@@ -57,6 +57,8 @@ def pytest_configure() -> None:
 
     settings.VAR_DIR = _SESSION / "var"
     settings.MAILBOX_DIR = settings.VAR_DIR / "mail"
+    # Otherwise, each test client reads the properties of all static files.
+    settings.WHITENOISE_AUTOREFRESH = True
     settings.SECRET_KEY, settings.SECRET_KEY_IS_SECRET = "a key of the tests' own, long enough for anybody", True
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from django.urls import clear_script_prefix, set_script_prefix
 from ninja import Schema
 
-from dashboard.api.document import document
+from dashboard.api.document import api, document
 
 
 def schemas(of: type[Schema] = Schema) -> Iterator[type[Schema]]:
@@ -22,3 +23,13 @@ def test_schema_names_are_unique() -> None:
     ours = {(each.__module__, each.__name__) for each in schemas() if each.__name__ in described}
     assert ("dashboard.api.schemas.jobs", "JobOut") in ours
     assert [name for name, count in Counter(name for _module, name in ours).items() if count > 1] == []
+
+
+def test_the_document_is_made_once_for_each_prefix_of_the_address() -> None:
+    made = api.get_openapi_schema()
+    set_script_prefix("/waymark/")
+    try:
+        assert all(path.startswith("/waymark/api/v1/") for path in document()["paths"])
+    finally:
+        clear_script_prefix()
+    assert api.get_openapi_schema() is made

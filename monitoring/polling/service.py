@@ -6,7 +6,6 @@ A tick returns at once, so a slow engine never blocks a worker's thread. Each ti
 
 from __future__ import annotations
 
-import gc
 import threading
 import time
 from collections.abc import Callable
@@ -23,11 +22,6 @@ CONTINUES_FOR_S = 300.0
 SERVE_LIMIT_S = 0.25
 _RENEW_EVERY_S = LEASE.total_seconds() / 3
 _DATABASE_RETRY_S = 2.0
-# Seconds after the start of the poller: at once, and again when the rest of the process has been loaded.
-_SETTLED_AFTER_S = (0.0, 60.0)
-# Number of objects. An answer creates hundreds of objects, which the next answer frees. With Python's default of 700,
-# the garbage collector examines each of them two or three times, for a twelfth of the cost of polling.
-_COLLECTED_AFTER = 20_000
 
 
 class PollingThread:
@@ -38,7 +32,6 @@ class PollingThread:
         self._thread: threading.Thread | None = None
         self._until = 0.0
         self._ended = threading.Event()
-        self._settles_at: list[float] = []
 
     def keep_going(self, log_report: Callable[[CycleReport], None]) -> None:
         """Start the poller or keep it running for CONTINUES_FOR_S. `log_report` gets the reports of changes."""
@@ -64,8 +57,6 @@ class PollingThread:
         return not self._ended.is_set() and time.monotonic() < self._until
 
     def _run(self, log_report: Callable[[CycleReport], None]) -> None:
-        self._settles_at = [time.monotonic() + after_s for after_s in _SETTLED_AFTER_S]
-        gc.set_threshold(_COLLECTED_AFTER, *gc.get_threshold()[1:])
         try:
             while self._wanted():
                 try:
@@ -82,7 +73,6 @@ class PollingThread:
         with Poller(clock.now) as poller:
             prolonged_at = time.monotonic()
             while self._wanted():
-                self._settle()
                 close_old_connections()
                 poller.start_due()
                 if time.monotonic() - prolonged_at > _RENEW_EVERY_S:
@@ -92,16 +82,6 @@ class PollingThread:
                 while (left_s := SERVE_LIMIT_S - (time.monotonic() - looked_at)) > 0 and not self._ended.is_set():
                     for change in poller.serve(left_s):
                         log_report(CycleReport((change,)))
-
-    def _settle(self) -> None:
-        """Exclude the present objects from garbage collection.
-
-        Otherwise the collector would examine all of them every few thousand answers.
-        """
-        if self._settles_at and time.monotonic() >= self._settles_at[0]:
-            del self._settles_at[0]
-            gc.collect()
-            gc.freeze()
 
 
 POLLING = PollingThread()

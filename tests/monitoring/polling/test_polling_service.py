@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -68,12 +67,3 @@ def test_a_poller_that_ends_leaves_nothing_claimed(engine, cluster, polling):
     polling.join()
     assert not polling.alive
     assert Cluster.objects.filter(poll_claimed_by="", poll_claimed_until=None).count() == 1
-
-
-def test_loaded_code_is_excluded_from_garbage_collection(engine, cluster, polling):
-    gc.unfreeze()
-    try:
-        polling.keep_going(print)
-        eventually("what is there stays", lambda: gc.get_freeze_count() > 100_000)
-    finally:
-        gc.unfreeze()

@@ -60,6 +60,9 @@ async def test_savepoint_checkpoint_and_disposal(manager: RunningJobManager, fli
     assert not await asyncio.to_thread(Path(path).exists)
 
 
+@pytest.mark.nightly
+@pytest.mark.nightly
+@pytest.mark.nightly
 async def test_stop_with_a_savepoint_ends_the_job(manager: RunningJobManager, flink: Flink) -> None:
     job_id = await manager.submit_running()
     target = manager.settings.savepoint_directory

@@ -163,6 +163,7 @@ def test_rows_by_partition_add_up_and_sizes_need_no_spark(counted: Any, spark: A
     assert plain.skew_of_bytes == max(p.bytes for p in plain.partitions) * 2 / plain.operator.bytes
 
 
+@pytest.mark.nightly
 def test_a_difference_counts_every_key_and_shows_some(counted: Any, spark: Any) -> None:
     before, after = counted.made
     found = state_difference(before.location, after.location, ANY, spark)

@@ -25,7 +25,7 @@ from tests.monitoring.reported import done
 from tests.storage_servers import StorageServer, s3_server
 from tests.tcp_proxy import TcpProxy
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,6 @@ def forget_copies(settings) -> None:
     shutil.rmtree(settings.VAR_DIR / "archive-cache", ignore_errors=True)
 
 
-@pytest.mark.nightly
 def test_remote_files_are_read_checked_and_merged(
     run: Run, afar: str, settings, monkeypatch, pipeline: Pipeline
 ) -> None:
@@ -94,7 +93,6 @@ def test_remote_files_are_read_checked_and_merged(
     assert len([name for name in files_for(afar).names(directory) if name.endswith(".parquet")]) == 1
 
 
-@pytest.mark.nightly
 def test_a_lost_connection_during_archiving_loses_no_rows(run: Run, way: TcpProxy, settings, mover: Mover) -> None:
     before = everything()
     for word in ("move", "manifests"):

@@ -98,6 +98,7 @@ def test_roll_ups_are_exact_over_restarts_and_older_states(rows, spark, rollups,
     assert Rollup.objects.filter(seconds=86_400, failed=1).count() == 1
 
 
+@pytest.mark.nightly
 def test_a_day_without_hours_is_computed_from_all_its_checkpoints(rows, spark, rollups, job, dsn_file, tmp_path):
     rows.now = timezone.now().replace(hour=12, minute=30)
     moments = [rows.ago(60 * 86_400 + hours * 3600) for hours in (0, 2, 5)]

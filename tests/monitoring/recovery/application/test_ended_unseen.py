@@ -43,7 +43,7 @@ def is_still_awaited(attempt: RestartAttempt, waymark: Waymark) -> bool:
     return attempt.ended_at is None
 
 
-@pytest.fixture(params=["operator", "yarn", "history server"])
+@pytest.fixture(params=["operator", pytest.param("yarn", marks=pytest.mark.nightly), "history server"])
 def ends(
     request,
     job: Job,

@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,12 @@ def _needs_a_server(item: pytest.Item) -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run slow files first, so that at the end no process runs a slow file while the others are idle."""
+    """Run slow files first, so that at the end no process runs a slow file while the others are idle.
+
+    Refuse tests with the same id, because xdist runs only one of them.
+    """
+    if same := [id_ for id_, count in Counter(item.nodeid for item in items).items() if count > 1]:
+        raise pytest.UsageError(f"several tests have the id {same[0]}")
     last = len(_BEGUN_FIRST)
     ranks = {item.path: last for item in items}
     for item in items:

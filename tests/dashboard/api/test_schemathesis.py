@@ -14,8 +14,9 @@ import schemathesis
 from django.contrib.auth.models import User
 from django.core.signals import request_finished, request_started
 from django.db import close_old_connections, transaction
-from hypothesis import HealthCheck, settings
-from schemathesis.config import SchemathesisConfig
+from hypothesis import HealthCheck, given, settings
+from hypothesis.strategies import one_of
+from schemathesis import GenerationMode
 from schemathesis.openapi import from_dict
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -37,10 +38,9 @@ CHECKS = [
     response_schema_conformance,
 ]
 
-# Only examples, because the coverage phase with all limits of all parameters takes minutes.
-config = SchemathesisConfig.from_dict({"phases": {"coverage": {"enabled": False}}})
-schema = from_dict(document(), config=config)
+schema = from_dict(document())
 schema.app = application
+OPERATIONS: list[Any] = [each.ok() for each in schema.get_all_operations()]  # type: ignore[union-attr]
 
 
 @pytest.fixture
@@ -82,24 +82,30 @@ def reporting(headers: dict[str, str], now: datetime) -> dict[str, str]:
     return headers | {"Authorization": f"Bearer {made.secret}"}
 
 
-@schema.parametrize()
-@settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+# Not with schema.parametrize(): with it, all tests have the same id, and xdist runs only one of them.
+@pytest.mark.parametrize("operation", OPERATIONS, ids=[each.label for each in OPERATIONS])
 def test_operation_conforms_to_the_openapi_document(
-    case: Any, headers: dict[str, str], reporting: dict[str, str], rows: Rows
+    operation: Any, headers: dict[str, str], reporting: dict[str, str], rows: Rows
 ) -> None:
     """Call the operation on existing rows, and roll back its changes."""
-    first = case.operation.path.removeprefix("/api/v1/").partition("/")[0]
+    first = operation.path.removeprefix("/api/v1/").partition("/")[0]
     of_it = rows.ids.get(first, 1)
-    case.path_parameters = {name: rows.ids.get(name, of_it) for name in case.path_parameters or {}}
-    with transaction.atomic():
-        response = case.call(headers=reporting if first == "agent" else headers)
-        transaction.set_rollback(True)
-    # Other methods give 405. A body may name missing rows and give 404, but the URLs name existing rows.
-    assert response.status_code not in ((401, 403, 404) if case.method == "GET" else (401, 403))
-    case.validate_response(response, checks=CHECKS)
+
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+    )
+    @given(one_of(operation.as_strategy(), operation.as_strategy(generation_mode=GenerationMode.NEGATIVE)))
+    def conforms(case: Any) -> None:
+        case.path_parameters = {name: rows.ids.get(name, of_it) for name in case.path_parameters or {}}
+        with transaction.atomic():
+            response = case.call(headers=reporting if first == "agent" else headers)
+            transaction.set_rollback(True)
+        # Other methods give 405. A body may name missing rows and give 404, but the URLs name existing rows.
+        assert response.status_code not in ((401, 403, 404) if case.method == "GET" else (401, 403))
+        case.validate_response(response, checks=CHECKS)
+
+    conforms()

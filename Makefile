@@ -21,9 +21,7 @@ help: ## list the targets
 run: install ## set everything up, start it with the demo, print the address and the log-in
 	@exec $(PY) manage.py up --demo
 
-# Two workers: these tests hardly wait, and each worker collects all of them.
-unit: WORKERS = 2
-unit: install-dev ## the tests that need no server, no JVM and no browser, two minutes
+unit: install-dev ## the tests that need no server, no JVM and no browser
 	$(PY) -m pytest $(PYTEST_ARGS) -m unit $(TESTS)
 
 test: install-dev browser ## set everything up, run what has to hold for a change (TESTS=path, PYTEST_ARGS=… narrow it)

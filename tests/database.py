@@ -60,7 +60,7 @@ def _make(run: Path) -> Path:
 
 
 class EmptyTables(BaseCommand):
-    """Replaces Django's command `flush`, which runs after each test with transactions of its own.
+    """Replaces Django's command `flush`, which runs after each test that is marked with `transaction=True`.
 
     Django truncates all tables, which takes a new file for each table and index, and then fills _FILLED again. To
     delete the few rows of a test is faster.

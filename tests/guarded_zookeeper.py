@@ -19,7 +19,7 @@ class GuardedZooKeeper(ZooKeeperServer):
     """
 
     def __init__(
-        self, home: Path, ports: tuple[int, int], java_home: Path, *, key_store: Path, trust_store: Path
+        self, home: Path, ports: list[int], java_home: Path, *, key_store: Path, trust_store: Path
     ) -> None:
         super().__init__(home, ports[0], java_home, tick_ms=500)
         self._secure_port = ports[1]

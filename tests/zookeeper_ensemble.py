@@ -6,19 +6,10 @@ import os
 import socket
 import subprocess
 import time
-from contextlib import ExitStack
 from pathlib import Path
 
+from dashboard.stack.ports import LOOPBACK, several_free
 from dashboard.stack.zookeeper import find_jars
-
-LOOPBACK = "127.0.0.1"
-
-
-def _free_ports(count: int) -> list[int]:
-    """Return different ports. If each was closed before the next is chosen, the system could give one twice."""
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.create_server((LOOPBACK, 0))) for _ in range(count)]
-        return [probe.getsockname()[1] for probe in probes]
 
 
 class ZooKeeperEnsemble:
@@ -28,7 +19,7 @@ class ZooKeeperEnsemble:
         self._directory = directory
         self._java = java_home / "bin" / "java"
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
-        ports = _free_ports(3 * count)
+        ports = several_free(3 * count)
         self._ports = ports[:count]
         peers = list(zip(ports[count : 2 * count], ports[2 * count :], strict=True))
         for index, port in enumerate(self._ports):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
@@ -25,9 +26,16 @@ def is_free(port: int, host: str = LOOPBACK) -> bool:
 
 
 def any_free() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
+    return several_free(1)[0]
+
+
+def several_free(count: int) -> list[int]:
+    """Return different ports. If each was closed before the next is chosen, the system could give one twice."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind((LOOPBACK, 0))
+        return [probe.getsockname()[1] for probe in probes]
 
 
 def accepts(port: int, host: str = LOOPBACK, limit_s: float = 0.5) -> bool:

@@ -24,7 +24,7 @@ from checkpointing.ha.zookeeper_leader_election import CONNECTION_INFO
 from checkpointing.ha.zookeeper_leader_retrieval import ZooKeeperLeaderRetrieval
 from checkpointing.model.zookeeper_access import ZooKeeperAccessFiles, ZooKeeperScheme
 from checkpointing.storage import read_metadata
-from dashboard.stack.ports import any_free
+from dashboard.stack.ports import several_free
 from dashboard.stack.process import running
 from monitoring.engine.connection import Tls, trust
 from monitoring.engine.zookeeper import Leader, LeaderWatch, Nobody, Quorum, find_leader
@@ -72,7 +72,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory, java_home: Path) -> Iterat
     (home / "server.pem").write_text(theirs.key + theirs.certificate)
     (home / "authority.pem").write_text(authority.pem)
     stores = {"key_store": home / "server.pem", "trust_store": home / "authority.pem"}
-    server = GuardedZooKeeper(home / "zookeeper", (any_free(), any_free()), java_home, **stores)
+    server = GuardedZooKeeper(home / "zookeeper", several_free(2), java_home, **stores)
     with running(server, log=home / "zookeeper.log"):
         yield Guarded(server, authority, ours, home)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.stack.ports import PortBook, any_free
+from dashboard.stack.ports import PortBook, any_free, several_free
 
 
 @pytest.fixture
@@ -21,6 +21,14 @@ def taken(port: int) -> socket.socket:
     listener.bind(("127.0.0.1", port))
     listener.listen()
     return listener
+
+
+def test_several_free_ports_differ() -> None:
+    with socket.socket() as first:
+        first.bind(("127.0.0.1", 0))
+        taken_port = first.getsockname()[1]
+        ports = several_free(200)
+    assert len({*ports, taken_port}) == 201
 
 
 def test_the_preferred_port_is_taken_when_free(book_path: Path) -> None:

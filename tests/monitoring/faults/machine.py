@@ -20,7 +20,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from dashboard.stack.composition import get
-from dashboard.stack.ports import any_free
+from dashboard.stack.ports import several_free
 from dashboard.stack.postgres import PostgresServer
 from dashboard.stack.process import Server, spawn, stop, wait_until
 from dashboard.stack.redis import RedisServer
@@ -99,8 +99,8 @@ class Machine:
     def __init__(self, directory: Path, disk: Path) -> None:
         self.directory, self.disk = directory, disk
         self._postgres_server = PostgresServer(disk / "pg", socket_directory=directory / "socket")
-        self._redis_server = RedisServer(directory / "redis", any_free())
-        self.web_port = any_free()
+        redis_port, self.web_port = several_free(2)
+        self._redis_server = RedisServer(directory / "redis", redis_port)
         self.postgres = ServerProcess(self._postgres_server, directory / "postgres.log")
         self.redis = ServerProcess(self._redis_server, directory / "redis.log")
         self.processes: dict[str, Process] = {}

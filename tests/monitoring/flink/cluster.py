@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dashboard.stack.ports import LOOPBACK, any_free
+from dashboard.stack.ports import LOOPBACK, several_free
 from dashboard.stack.process import Command, spawn, stop
 from tests.flink_distribution import java_options
 from tests.urls import read
@@ -106,8 +106,8 @@ class FlinkCluster:
     ) -> None:
         self.directory = directory
         self.checkpoints, self.savepoints = directory / "checkpoints", directory / "savepoints"
-        self.rest_ports = [any_free() for _ in range(job_managers)]
-        rpc_ports = [any_free() for _ in range(job_managers)]
+        ports = several_free(2 * job_managers)
+        self.rest_ports, rpc_ports = ports[:job_managers], ports[job_managers:]
         shared = {**self._configuration(hosts), **(configuration or {})}
         self.job_managers = [
             FlinkProcess(f"jm-{index}", _JOB_MANAGER, home, java_home, directory, "320m")

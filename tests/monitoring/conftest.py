@@ -116,12 +116,13 @@ def poll(job_manager) -> Callable[[Job, datetime], None]:
                     "observed_at": now,
                     "started_at": now,
                     "ended_at": ended_at,
+                    "end_seen_at": ended_at,
                     "final_read_done": True,
                     "restored_path": result.savepoint_path or "",
                 },
             )
             if not created and run.state != result.state:
-                run.state, run.ended_at, run.observed_at = result.state, ended_at, now
+                run.state, run.ended_at, run.end_seen_at, run.observed_at = result.state, ended_at, ended_at, now
                 run.save()
         job.current_run = job.runs.order_by("-number").first()
         Job.objects.filter(pk=job.pk).update(current_run=job.current_run)

@@ -118,8 +118,8 @@ def requires_ended_job(attempt: RestartAttempt) -> bool:
 def given_up(attempt: RestartAttempt, now: datetime) -> End | None:
     """Return the end of an automatic or scheduled attempt that must not continue, and None for others.
 
-    Stages check this before they act. Either automation was paused, or the job died again after the decision. The new
-    death is decided separately, after its hold-down.
+    Stages check this before they act. Either automation was paused, or the job died again after the decision, perhaps
+    in a run that was started without Waymark. The new death is decided separately, after its hold-down.
     """
     if attempt.trigger not in (RestartTrigger.AUTOMATIC, RestartTrigger.SCHEDULED):
         return None
@@ -128,7 +128,11 @@ def given_up(attempt: RestartAttempt, now: datetime) -> End | None:
     if not automatic(attempt):
         return None
     run = attempt.old_run
-    if run is not None and run.end_seen_at is not None and run.end_seen_at > attempt.created_at:
+    if run is None:
+        return None
+    refused = attempt.refused_starts.values("engine_job_id")
+    later = Run.objects.filter(job=attempt.job_id, number__gt=run.number).exclude(engine_job_id__in=refused)
+    if later.exists() or (run.end_seen_at is not None and run.end_seen_at > attempt.created_at):
         return End(AttemptState.CANCELED, Why.DIED_AGAIN())
     return None
 
@@ -189,6 +193,10 @@ class EngineRuns:
     def live(self, jobs: Iterable[JobOverview]) -> JobOverview | None:
         """Return another run of the job that has not ended."""
         return next((job for job in self._others(jobs) if job.state not in TERMINAL_STATES), None)
+
+    def failed(self, jobs: Iterable[JobOverview]) -> tuple[JobOverview, ...]:
+        """Return the other runs of the job that have FAILED."""
+        return tuple(job for job in self._others(jobs) if job.state == "FAILED")
 
     def ended_since(self, jobs: Iterable[JobOverview]) -> JobOverview | None:
         """Return another run with an intended end (WISHED) after the end that caused the attempt."""

@@ -24,6 +24,7 @@ from monitoring.models import (
     Cluster,
     Discovery,
     Engine,
+    RefusedStart,
     RestartAttempt,
     Run,
     Savepoint,
@@ -68,14 +69,14 @@ STATE_READ_WITHIN_S = 5.0
 class LiveRun:
     """The job's run that has not ended, if any.
 
-    `is_canceled`: the engine has just accepted the request to cancel it; `failed`: the run to stop is FAILED;
+    `is_canceled`: the engine has just accepted the request to cancel it; `failed`: the runs of the job that are FAILED;
     `may_come_back`: why the engine may start the job again; `unseen`: the high availability of a cluster whose store of
     jobs cannot be read.
     """
 
     job: JobOverview | None
     is_canceled: bool = False
-    failed: bool = False
+    failed: tuple[JobOverview, ...] = ()
     may_come_back: Reason | str = ""
     unseen: HighAvailability | None = None
 
@@ -112,7 +113,7 @@ class StopJob:
                     return StateGone(why)
                 await client.cancel(living.id)  # canceling twice does no harm
                 is_canceled = True
-            found = LiveRun(living, is_canceled, failed=any(job.id == known and job.state == "FAILED" for job in jobs))
+            found = LiveRun(living, is_canceled, failed=engine_runs.failed(jobs))
             if living is not None or known is None:
                 return found
             if store is not None:
@@ -124,7 +125,7 @@ class StopJob:
 
     def conclude(self, attempt: RestartAttempt, answer: object, now: datetime) -> Outcome:
         match answer:
-            case LiveRun(None, failed=True) if _may_be_taken_back(attempt, now):
+            case LiveRun(None, failed=failed) if any(_may_be_taken_back(attempt, each, now) for each in failed):
                 return Wait(Why.MAY_BE_TAKEN_BACK())
             case LiveRun(None, may_come_back=why) if why:
                 return Wait(Why.MAY_COME_BACK(why=why))
@@ -213,11 +214,19 @@ def _known_run(attempt: RestartAttempt) -> str | None:
     return attempt.old_run.engine_job_id if attempt.old_run else None
 
 
-def _may_be_taken_back(attempt: RestartAttempt, now: datetime) -> bool:
-    """Return whether the engine may take back the run's FAILED. Automatic restarts have already waited HOLD_DOWN."""
-    run = attempt.old_run
-    if run is None or automatic(attempt):
+def _may_be_taken_back(attempt: RestartAttempt, failed: JobOverview, now: datetime) -> bool:
+    """Return whether the engine may take back the FAILED of this run, or of one that was started without Waymark.
+
+    Automatic restarts have already waited HOLD_DOWN for the run that they replace.
+    """
+    old = attempt.old_run
+    if failed.id == _known_run(attempt) and automatic(attempt):
         return False
+    run = Run.objects.filter(job=attempt.job_id, engine_job_id=failed.id).order_by("number").last()
+    if run is None:  # not polled yet, or refused, or older than the history
+        is_later = bool(old and old.ended_at and failed.ended_at and failed.ended_at > old.ended_at)
+        refused = RefusedStart.objects.filter(attempt__job=attempt.job_id, engine_job_id=failed.id)
+        return is_later and not refused.exists()
     return run.live or (run.end_seen_at is not None and within(HOLD_DOWN, run.end_seen_at, now))
 
 

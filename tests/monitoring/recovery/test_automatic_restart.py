@@ -519,6 +519,20 @@ def test_a_death_found_by_a_later_poll_is_held_down_again(job, job_manager, now)
     assert job_manager.count("run") == 1
 
 
+def test_a_decision_ends_with_the_death_of_a_run_that_was_started_since(job, job_manager, poll, now):
+    """That run may have newer checkpoints than the run of the decision."""
+    job_manager.loses_request_of = {"validate"}
+    advance(now)
+    job_manager.add("ab" * 16, "flights", "FAILED")
+    poll(job, now + timedelta(seconds=1))
+    job_manager.loses_request_of = set()
+    advance(now + timedelta(seconds=2))
+    assert RestartAttempt.objects.get().error_value == Why.DIED_AGAIN()
+    assert job_manager.count("run") == 0
+    advance(now + timedelta(seconds=10))
+    assert RestartAttempt.objects.order_by("epoch").last().old_run == job.runs.order_by("number").last()
+
+
 @pytest.mark.parametrize(
     ("discarded", "tried"), [(False, ["chk-8"]), (True, ["chk-9", "chk-10"])], ids=["still there", "subsumed"]
 )

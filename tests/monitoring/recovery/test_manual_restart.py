@@ -411,3 +411,17 @@ def test_a_job_that_fails_by_itself_while_it_is_to_be_replaced_is_held_down(live
     assert job_manager.count("run") == 0
     advance(now + timedelta(seconds=4))
     assert job_manager.count("run") == 1
+
+
+def test_a_run_that_was_started_without_waymark_is_held_down_when_it_fails(job, savepoint, job_manager, poll, now):
+    """The person requested the restart while that run lived, and Flink may revoke its failure."""
+    attempt = restart_from(job, savepoint, "ada", now)
+    job_manager.add("ab" * 16, "flights", "FAILED")
+    job_manager.end_times["ab" * 16] = int(now.timestamp() * 1000)
+    advance(now)
+    assert attempt.steps.get(name="Stop the job").text_value == Why.MAY_BE_TAKEN_BACK(), "it was not polled yet"
+    poll(job, now + timedelta(seconds=1))
+    advance(now + timedelta(seconds=2))
+    assert job_manager.count("run") == 0
+    advance(now + timedelta(seconds=4))
+    assert job_manager.count("run") == 1

@@ -18,9 +18,7 @@ class GuardedZooKeeper(ZooKeeperServer):
     `key_store` (key and chain) and `trust_store` are PEM files.
     """
 
-    def __init__(
-        self, home: Path, ports: list[int], java_home: Path, *, key_store: Path, trust_store: Path
-    ) -> None:
+    def __init__(self, home: Path, ports: list[int], java_home: Path, *, key_store: Path, trust_store: Path) -> None:
         super().__init__(home, ports[0], java_home, tick_ms=500)
         self._secure_port = ports[1]
         self._stores = key_store, trust_store

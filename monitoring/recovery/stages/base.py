@@ -21,6 +21,7 @@ from monitoring.models import AttemptState, RestartAttempt, RestartTrigger, Run,
 from monitoring.pauses import pause_reason
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.recovery import RecoveryReason as Why
+from monitoring.recovery.detection import DEAD
 from monitoring.recovery.launching import is_command
 from monitoring.recovery.rows_written_again import end_states
 from monitoring.savepoints.history import CLOCK_SKEW, plain_path
@@ -131,8 +132,9 @@ def given_up(attempt: RestartAttempt, now: datetime) -> End | None:
     if run is None:
         return None
     refused = attempt.refused_starts.values("engine_job_id")
-    later = Run.objects.filter(job=attempt.job_id, number__gt=run.number).exclude(engine_job_id__in=refused)
-    if later.exists() or (run.end_seen_at is not None and run.end_seen_at > attempt.created_at):
+    later = Run.objects.filter(job=attempt.job_id, number__gt=run.number, state__in=DEAD)
+    died_later = later.exclude(engine_job_id__in=refused).exists()
+    if died_later or (run.end_seen_at is not None and run.end_seen_at > attempt.created_at):
         return End(AttemptState.CANCELED, Why.DIED_AGAIN())
     return None
 

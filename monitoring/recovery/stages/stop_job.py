@@ -215,7 +215,7 @@ def _known_run(attempt: RestartAttempt) -> str | None:
 
 
 def _may_be_taken_back(attempt: RestartAttempt, failed: JobOverview, now: datetime) -> bool:
-    """Return whether the engine may take back the FAILED of this run, or of one that was started without Waymark.
+    """Return whether the engine may still recover the run, which may have been started without Waymark.
 
     Automatic restarts have already waited HOLD_DOWN for the run that they replace.
     """
@@ -223,7 +223,7 @@ def _may_be_taken_back(attempt: RestartAttempt, failed: JobOverview, now: dateti
     if failed.id == _known_run(attempt) and automatic(attempt):
         return False
     run = Run.objects.filter(job=attempt.job_id, engine_job_id=failed.id).order_by("number").last()
-    if run is None:  # not polled yet, or refused, or older than the history
+    if run is None:  # not polled yet, or a start that the engine refused
         is_later = bool(old and old.ended_at and failed.ended_at and failed.ended_at > old.ended_at)
         refused = RefusedStart.objects.filter(attempt__job=attempt.job_id, engine_job_id=failed.id)
         return is_later and not refused.exists()

@@ -533,6 +533,20 @@ def test_a_decision_ends_with_the_death_of_a_run_that_was_started_since(job, job
     assert RestartAttempt.objects.order_by("epoch").last().old_run == job.runs.order_by("number").last()
 
 
+@pytest.mark.parametrize("state", ["RUNNING", "CANCELED"])
+def test_the_end_of_a_decision_names_a_later_run_that_has_not_died(job, job_manager, poll, now, state):
+    job_manager.loses_request_of = {"validate"}
+    advance(now)
+    job_manager.add("ab" * 16, "flights", state)
+    job_manager.end_times["ab" * 16] = int(now.timestamp() * 1000) if state == "CANCELED" else -1
+    poll(job, now + timedelta(seconds=1))
+    job_manager.loses_request_of = set()
+    advance(now + timedelta(seconds=2))
+    why = Why.JOB_LIVES if state == "RUNNING" else Why.OTHER_RUN_ENDED
+    assert RestartAttempt.objects.get().error_value == why(id="ab" * 16, state=state)
+    assert job_manager.count("run") == 0
+
+
 @pytest.mark.parametrize(
     ("discarded", "tried"), [(False, ["chk-8"]), (True, ["chk-9", "chk-10"])], ids=["still there", "subsumed"]
 )

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import psutil
 
-from checkpointing.jobs.launching.class_archive import DIRECTORY_NAME
 from checkpointing.jobs.launching.session_settings import WorkDirectory, session_settings
 from checkpointing.rest.client import JobManagerClient, RequestRefused
 
@@ -98,8 +97,7 @@ class BareScript:
 class ManagedJob:
     """A job manager with the query as its job, and `spares` spare drivers for the next attempt.
 
-    `zookeeper` is the address of a ZooKeeper, or "" for a job manager without high availability. `classes` is the
-    directory for archives of Spark's classes, or None to use no archives.
+    `zookeeper` is the address of a ZooKeeper, or "" for a job manager without high availability.
     """
 
     def __init__(
@@ -110,18 +108,14 @@ class ManagedJob:
         *,
         spares: int = 0,
         zookeeper: str = "",
-        classes: Path | None = None,
     ) -> None:
         self._state = directory
-        if classes is not None:
-            (directory / DIRECTORY_NAME).symlink_to(classes)
         environment = {
             **os.environ,
             "PYTHONPATH": str(ROOT),
             "WAYMARK_JOBMANAGER_STATE": str(directory),
             "WAYMARK_JOBMANAGER_PORT": "0",
             "WAYMARK_SPARE_DRIVERS": str(spares),
-            "WAYMARK_CLASS_DATA_SHARING": str(classes is not None).lower(),
             "PYTHONUNBUFFERED": "1",
             # A benchmark may stop a driver with SIGSTOP while it measures another one.
             "WAYMARK_HEARTBEAT_TIMEOUT": "600",

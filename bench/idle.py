@@ -32,8 +32,7 @@ PIPELINE = "Waymark history"
 def measure() -> list[Figure]:
     with tempfile.TemporaryDirectory(prefix="waymark-bench-", ignore_cleanup_errors=True) as directory:
         Path(directory).chmod(0o755)
-        # Disable the archive of Spark's classes: it is created only once, so its cost is not an idle cost.
-        environ = {**os.environ, "WAYMARK_VAR": f"{directory}/var", "WAYMARK_CLASS_DATA_SHARING": "false"}
+        environ = {**os.environ, "WAYMARK_VAR": f"{directory}/var"}
         started = time.monotonic()
         stack = subprocess.Popen(
             [sys.executable, "manage.py", "up", "--demo"],

@@ -56,9 +56,8 @@ def measure() -> list[Figure]:
 
 
 def _rounds(directory: Path, zookeeper: str) -> dict[str, list[float]]:
-    for name in (*NAMES, "classes"):
+    for name in NAMES:
         (directory / name).mkdir()
-    given = {"zookeeper": zookeeper, "classes": directory / "classes"}
     times: dict[str, list[float]] = {name: [] for name in NAMES}
     with contextlib.ExitStack() as stack:
 
@@ -66,11 +65,10 @@ def _rounds(directory: Path, zookeeper: str) -> dict[str, list[float]]:
             stack.callback(each.stop)
             return each
 
-        job = started(ManagedJob(directory / "job", ARGUMENTS, FROM_CHECKPOINT, **given))
-        wait_for("an archive of Spark's classes", lambda: any((directory / "classes").glob("*.jsa")))
+        job = started(ManagedJob(directory / "job", ARGUMENTS, FROM_CHECKPOINT, zookeeper=zookeeper))
         bare = started(BareScript(directory / "bare", ARGUMENTS))
-        local = started(ManagedJob(directory / "local", ARGUMENTS, CHECKPOINTS, **given))
-        warm = started(ManagedJob(directory / "warm", ARGUMENTS, CHECKPOINTS, spares=1, **given))
+        local = started(ManagedJob(directory / "local", ARGUMENTS, CHECKPOINTS, zookeeper=zookeeper))
+        warm = started(ManagedJob(directory / "warm", ARGUMENTS, CHECKPOINTS, spares=1, zookeeper=zookeeper))
         each_by_name = dict(zip(NAMES, (bare, job, local, warm), strict=True))
         for round_ in range(ROUNDS):
             for name in (*NAMES[round_ % 4 :], *NAMES[: round_ % 4]):

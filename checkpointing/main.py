@@ -241,7 +241,6 @@ def _local_launcher(settings: JobManagerSettings, environ: Mapping[str, str], ad
         site=_site(settings, address),
         default_master=settings.spark_master,
         spares=settings.spare_drivers,
-        shares_classes=settings.class_data_sharing,
         groups=_driver_groups(),
         program_variables=_program_variables(settings),
     )

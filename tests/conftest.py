@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserType, Playwright, sync_playwright
 
-from checkpointing.jobs.launching.class_archive import options as class_archive_options
 from tests import class_archive, database, profile
 
 # Tests and their processes must not write to ./var of the checkout or to a developer's database.
@@ -40,9 +39,7 @@ _SERVER_FIXTURES = frozenset(
 _BEGUN_FIRST = (("stack",), ("long",), ("spark", "flink", "zookeeper", "browser"))
 _IS_LONG_RUN = "PYTEST_XDIST_WORKER" in os.environ
 if _IS_LONG_RUN:
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", class_archive_options(str(_ARCHIVE)))
-# A job manager in a test does not run long enough to benefit from an archive of classes.
-os.environ.setdefault("WAYMARK_CLASS_DATA_SHARING", "false")
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", class_archive.options(_ARCHIVE))
 # The settings need an address before a server runs. xdist's workers inherit it, and must also treat it as not set.
 _NOT_STARTED = "postgresql://waymark@127.0.0.1:1/not-started"
 os.environ.setdefault("DATABASE_URL", _NOT_STARTED)

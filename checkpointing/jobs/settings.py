@@ -87,7 +87,6 @@ class JobManagerSettings:
     spark_master: str
     storage_is_shared: bool
     spare_drivers: int
-    class_data_sharing: bool
     program_environment: tuple[str, ...]
     program_retention_s: float
     environment_directory: Path
@@ -179,7 +178,6 @@ class JobManagerSettings:
             spark_master=read.spark_master("SPARK_MASTER_URL"),
             storage_is_shared=read.boolean("WAYMARK_SHARED_STORAGE"),
             spare_drivers=read.whole("WAYMARK_SPARE_DRIVERS", 0, least=0),
-            class_data_sharing=read.boolean("WAYMARK_CLASS_DATA_SHARING", default=True),
             program_environment=read.variables("WAYMARK_PROGRAM_ENVIRONMENT"),
             program_retention_s=read.seconds("WAYMARK_PROGRAM_RETENTION", 86_400.0),
             environment_directory=read.directory("WAYMARK_ENVIRONMENT_DIR", state / "environments"),

@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from checkpointing.jobs.launching import class_archive
 from checkpointing.jobs.launching.deployment import deployment_of
 from checkpointing.jobs.launching.processes import write_private
 from checkpointing.jobs.launching.session_settings import JVM_OPTIONS
@@ -41,7 +40,6 @@ log = logging.getLogger(__name__)
 _STOP_S = 10.0
 _LONGEST_COMPLAINT = 200_000
 _TELLING = re.compile(r'^(Exception in thread "\w+" |Error: |Invalid |Unrecognized )')
-_CRASHED = "A fatal error has been detected by the Java Runtime Environment"
 _GIVEN_UP = re.compile(r"Application has been killed\. Reason: (.*)")
 _OUT_OF_MEMORY_EXIT_CODE = 3
 _KILLED = -9
@@ -52,14 +50,7 @@ class JvmLost(Exception):
 
 
 class JvmNotStarted(Exception):
-    """spark-submit failed, or its JVM ended before it answered. The text contains its output.
-
-    `crashed`: Java itself has crashed.
-    """
-
-    def __init__(self, text: str, *, crashed: bool = False) -> None:
-        super().__init__(text)
-        self.crashed = crashed
+    """spark-submit failed, or its JVM ended before it answered. The text contains its output."""
 
 
 class ClusterRefused(Exception):
@@ -72,39 +63,25 @@ class ContextStopped(Exception):
 
 def launch(name: str, settings: Mapping[str, str], directory: Path) -> None:
     """Start the JVM. Other users of the machine cannot see its settings. Do nothing if a JVM already runs."""
-    archive = os.environ.get(class_archive.VARIABLE, "")
-    try:
-        _launch(name, settings, directory, archive)
-    except JvmNotStarted as error:
-        if not archive or not error.crashed:
-            raise
-        log.warning("Java crashed with the class archive %s: it is removed, and Java started without", archive)
-        Path(archive).unlink(missing_ok=True)
-        _launch(name, settings, directory, "")
-
-
-def _launch(name: str, settings: Mapping[str, str], directory: Path, archive: str) -> None:
     from pyspark.errors import PySparkRuntimeError
 
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        properties = write_private(directory / PROPERTIES_NAME, properties_text(_with_own_options(settings, archive)))
+        properties = write_private(directory / PROPERTIES_NAME, properties_text(_with_own_options(settings)))
         arguments = client_arguments(deployment_of(settings), name, properties)
         os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(arguments)
     written = errors_size()
     try:
         start_jvm()
     except PySparkRuntimeError as error:
-        said = _errors_since(written)
-        crashed = _CRASHED in said
-        raise JvmNotStarted(f"Spark's JVM did not start: {_complaint(said) or error}", crashed=crashed) from error
+        raise JvmNotStarted(f"Spark's JVM did not start: {_complaint(_errors_since(written)) or error}") from error
 
 
-def _with_own_options(settings: Mapping[str, str], archive: str) -> dict[str, str]:
-    """Return the settings with options for the JVM: Java ignores TMPDIR.
+def _with_own_options(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings with an option for the JVM: Java ignores TMPDIR.
 
-    The job's own options come last and override these.
+    The job's own options come last and override it.
     """
-    own = f'"-Djava.io.tmpdir={tempfile.gettempdir()}" {class_archive.options(archive)}'.strip()
+    own = f'"-Djava.io.tmpdir={tempfile.gettempdir()}"'
     return {**settings, JVM_OPTIONS: f"{own} {settings.get(JVM_OPTIONS, '')}".strip()}
 
 
@@ -173,14 +150,6 @@ def lost(code: int, memory: str) -> JvmLost:
     how = f"through signal {-code}" if code < 0 else f"with exit code {code}"
     why = " Somebody killed it; the kernel does so when the machine is out of memory." if code == _KILLED else ""
     return JvmLost(f"The driver's JVM ended {how}.{why}")
-
-
-def leave() -> None:
-    """Let the JVM end by itself, by closing its input, and wait for it. No session may be in use."""
-    process: Any = jvm_process()
-    gateway().shutdown()
-    process.stdin.close()
-    process.wait()
 
 
 def kill() -> None:

@@ -19,9 +19,7 @@ from checkpointing.clock import Clock, SystemClock
 from checkpointing.durable_files import append_privately, make_directory
 from checkpointing.jobs.attempts import LOG_NAME
 from checkpointing.jobs.launcher import DriverProcess, LaunchFailed
-from checkpointing.jobs.launching import class_archive
 from checkpointing.jobs.launching.admission import Demand, Load
-from checkpointing.jobs.launching.class_archive import ClassArchives
 from checkpointing.jobs.launching.cluster import ClusterSubmission
 from checkpointing.jobs.launching.control_groups import DriverGroup, DriverGroups, LimitedProcess, limit_of
 from checkpointing.jobs.launching.demand import demand_of
@@ -42,7 +40,7 @@ from checkpointing.jobs.launching.processes import (
     command_line,
     write_private,
 )
-from checkpointing.jobs.launching.python import KEY, check_python, has_own_python, python_of
+from checkpointing.jobs.launching.python import KEY, check_python, python_of
 from checkpointing.jobs.launching.spare_driver import is_spare_running
 from checkpointing.jobs.launching.spare_pool import DIRECTORY_NAME, SpareLimits, SparePool
 from checkpointing.jobs.launching.temporary import TemporaryDirectories
@@ -59,7 +57,6 @@ logger = logging.getLogger(__name__)
 
 DRIVER_MODULE = "checkpointing.spark.driver"
 SPARE_MODULE = "checkpointing.spark.spare"
-ARCHIVE_MODULE = "checkpointing.spark.class_archive"
 _KUBERNETES_SECRET = "spark.kubernetes.driver.secretKeyRef.NAME"  # noqa: S105
 
 
@@ -68,7 +65,6 @@ class LocalDriverLauncher:
 
     `java_home` finds a Java, or raises LaunchFailed. `default_master` is for jobs that name none.
     `spares` is how many spare drivers wait for work. They and the work directories are in the state directory.
-    `shares_classes`: JVMs start with an archive of Spark's classes, once it was made.
     `groups` limit the memory of drivers; None: no limit.
     `program_variables` names more variables of `environ` that drivers get, besides those that every program gets.
     """
@@ -83,7 +79,6 @@ class LocalDriverLauncher:
         default_master: str = "",
         spares: int = 0,
         spare_limits: SpareLimits | None = None,
-        shares_classes: bool = False,
         program_variables: Collection[str] = (),
         groups: DriverGroups | None = None,
         clock: Clock | None = None,
@@ -110,11 +105,6 @@ class LocalDriverLauncher:
             spare_limits,
             on_started=self._limit_spare,
         )
-        self._archives = None
-        if shares_classes:
-            making = [sys.executable, "-m", ARCHIVE_MODULE]
-            place = state_directory / class_archive.DIRECTORY_NAME
-            self._archives = ClassArchives(place, making, self._own_environment, self.temporaries)
 
     def check(self, graph: JobGraph) -> None:
         deployment = self._deployment(graph.configuration, graph.parallelism)
@@ -193,8 +183,6 @@ class LocalDriverLauncher:
 
     def end_spares(self) -> None:
         self.spares.close()
-        if self._archives is not None:
-            self._archives.close()
         self.temporaries.sweep()
 
     def _is_driver(self, pid: int, work: Path) -> bool:
@@ -230,12 +218,6 @@ class LocalDriverLauncher:
     def _environment(self, spec: DriverSpec) -> dict[str, str]:
         deployment = self._deployment(spec.configuration, spec.parallelism)
         loopback = {"SPARK_LOCAL_IP": "127.0.0.1"} if deployment.is_on_this_machine else {}
-        is_own_java = not (deployment.driver_is_in_the_cluster or has_own_python(spec.configuration))
-        classes = self._class_archive() if is_own_java else {}
-        return {**self._own_environment(), **loopback, **classes}
-
-    def _own_environment(self) -> dict[str, str]:
-        """Return the environment without a job's variables."""
         python_path = [str(PACKAGE_ROOT), *filter(None, [self._environ.get("PYTHONPATH")])]
         return {
             **self._environ,
@@ -244,11 +226,8 @@ class LocalDriverLauncher:
             "PYSPARK_DRIVER_PYTHON": sys.executable,
             "PYTHONPATH": os.pathsep.join(python_path),
             "PYTHONUNBUFFERED": "1",
+            **loopback,
         }
-
-    def _class_archive(self) -> dict[str, str]:
-        archive = self._archives.of(self._java_home()) if self._archives is not None else None
-        return {class_archive.VARIABLE: str(archive)} if archive is not None else {}
 
     def _java_home(self) -> Path:
         """Return the Java home. Find it only once, because the search starts Java and would delay a restart."""

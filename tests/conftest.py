@@ -32,11 +32,11 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", class_archive.SHORT_LIVED)
 _RUN = Path(os.environ.setdefault("WAYMARK_TEST_RUN", str(_SESSION)))
 # The archive of classes. xdist's workers inherit and share it, and the first worker that needs Java creates it.
 _ARCHIVE = Path(os.environ.setdefault("WAYMARK_TEST_CLASS_ARCHIVE", str(_SESSION / "classes.jsa")))
-_SERVER_MARKS = ("django_db", "spark", "zookeeper", "browser", "flink", "stack", "server", "nightly")
+_SERVER_MARKS = frozenset(("django_db", "spark", "zookeeper", "browser", "flink", "stack", "server", "nightly"))
 _SERVER_FIXTURES = frozenset(
     ("db", "transactional_db", "live_server", "postgres_dsn", "redis_url", "zookeeper_hosts", "java_home", "page")
 )
-_BEGUN_FIRST = (("stack",), ("long",), ("spark", "flink", "zookeeper", "browser"))
+_BEGUN_FIRST = tuple(map(frozenset, (("stack",), ("long",), ("spark", "flink", "zookeeper", "browser"))))
 _IS_LONG_RUN = "PYTEST_XDIST_WORKER" in os.environ
 if _IS_LONG_RUN:
     os.environ.setdefault("SPARK_SUBMIT_OPTS", class_archive.options(_ARCHIVE))
@@ -71,9 +71,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def _needs_a_server(item: pytest.Item) -> bool:
     """Return whether the marks or fixtures of a test need a server, a JVM or a browser."""
-    return any(map(item.get_closest_marker, _SERVER_MARKS)) or not _SERVER_FIXTURES.isdisjoint(
-        getattr(item, "fixturenames", ())
-    )
+    fixtures = getattr(item, "fixturenames", ())
+    return not (_SERVER_MARKS.isdisjoint(_marks(item)) and _SERVER_FIXTURES.isdisjoint(fixtures))
+
+
+def _marks(item: pytest.Item) -> set[str]:
+    return {mark.name for mark in item.iter_markers()}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -86,7 +89,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     last = len(_BEGUN_FIRST)
     ranks = {item.path: last for item in items}
     for item in items:
-        rank = next((rank for rank, marks in enumerate(_BEGUN_FIRST) if any(map(item.get_closest_marker, marks))), last)
+        found = _marks(item)
+        rank = next((rank for rank, marks in enumerate(_BEGUN_FIRST) if not marks.isdisjoint(found)), last)
         ranks[item.path] = min(rank, ranks[item.path])
     items.sort(key=lambda item: ranks[item.path])
 
@@ -178,7 +182,8 @@ def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: N
     settings.DATABASES["default"].update(Env().dj_db_url("DATABASE_URL"))
     if _IS_LONG_RUN and not _GIVEN["DATABASE_URL"]:
         connection.settings_dict["TEST"].update(TEMPLATE=database.MIGRATED, MIGRATE=False)
-    get_commands()["flush"] = EmptyTables()
+    if not _GIVEN["DATABASE_URL"]:
+        get_commands()["flush"] = EmptyTables()  # needs a superuser
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,7 @@ def _log_in(page: Page, name: str, password: str) -> None:
 def _tick(page: Page) -> None:
     """Trigger the refresh of the live parts. A page whose session is over ignores it.
 
-    On a slow machine, the page may refresh itself at the same moment, and leave. Then the event goes to the next page.
+    The page may refresh itself at the same moment and navigate to the log-in. Then the event goes to the page there.
     """
     page.locator("body").dispatch_event("tick")
 

@@ -29,6 +29,7 @@ DAYS, A_DAY = 7, 1440
 SHARES = (0.25, 0.5, 1.0)
 JOBS, YEAR = 1000, 365
 INCREMENTAL_JOBS, AN_HOUR, INCREMENTAL_ROUNDS = 500, 360, 3
+OPERATORS, JOBS_WITH_OPERATORS = 3, 10
 CHARTS = 7
 MEASURED = 20_000  # roll-ups
 WANTED = (0.5, 0.95)
@@ -67,6 +68,7 @@ def measure(connection: Any, dsn: str, rows: int, end: datetime) -> list[Figure]
         run()  # warm up the JVM and the Python workers
         figures = _speed(connection, run, rows, end)
         figures += _incremental_runs(connection, run, end)
+        figures += _with_operators(connection, run, end)
         figures += _sizes(connection)
         return figures + _charts(connection, run, rows, end)
 
@@ -126,6 +128,45 @@ _CHANGE = """
 UPDATE monitoring_checkpoint SET end_to_end_duration = end_to_end_duration + 1
 WHERE triggered_at > %s AND triggered_at <= %s AND run_id IN (SELECT current_run_id FROM monitoring_job ORDER BY id DESC
     LIMIT %s)
+"""
+
+
+def _with_operators(connection: Any, run: Run, end: datetime) -> list[Figure]:
+    """Measure the same checkpoints without and then with operators, and the size of the operators' roll-ups."""
+    checkpoints = JOBS_WITH_OPERATORS * DAYS * A_DAY
+    fill(connection, Size(jobs=JOBS_WITH_OPERATORS, checkpoints=checkpoints, days=DAYS, end=end))
+    without = elapsed_s(partial(run, from_scratch=False))
+    connection.execute(_OPERATORS, [JOBS_WITH_OPERATORS, OPERATORS])
+    connection.execute("ANALYZE monitoring_operatorcheckpoint")
+    with_operators = elapsed_s(partial(run, from_scratch=False))
+    size, rows = connection.execute(_SIZE_OF_OPERATORS).fetchone()
+    return [
+        Figure(f"{checkpoints:,} checkpoints, by operators of each", without, "s", case="0"),
+        Figure(f"{checkpoints:,} checkpoints, by operators of each", with_operators, "s", case=f"{OPERATORS}"),
+        Figure("roll-up of an operator", size / rows, "bytes"),
+    ]
+
+
+# Also marks the checkpoints as changed.
+_OPERATORS = """
+WITH changed AS (
+    UPDATE monitoring_checkpoint SET end_to_end_duration = end_to_end_duration + 1
+    WHERE run_id IN (SELECT current_run_id FROM monitoring_job ORDER BY id DESC LIMIT %s)
+    RETURNING id, triggered_at, end_to_end_duration, state_size, checkpointed_size
+)
+INSERT INTO monitoring_operatorcheckpoint
+       (checkpoint_id, triggered_at, vertex_id, name, position, num_subtasks, num_acknowledged_subtasks,
+        end_to_end_duration, state_size, checkpointed_size, subtask_ack_at, subtask_end_to_end,
+        subtask_checkpointed_size, subtask_state_size, subtask_sync, subtask_async, subtask_alignment,
+        subtask_start_delay, subtask_processed, subtask_persisted, subtask_unaligned, subtask_aborted)
+SELECT id, triggered_at, md5(n::text), 'operator ' || n, n, 8, 8, end_to_end_duration, state_size / n,
+       checkpointed_size / n, array_fill(triggered_at, ARRAY[8]), figures, figures, figures, figures, figures, figures,
+       figures, figures, figures, array_fill(false, ARRAY[8]), array_fill(false, ARRAY[8])
+FROM changed CROSS JOIN generate_series(1, %s) n
+CROSS JOIN LATERAL (SELECT array_fill(end_to_end_duration, ARRAY[8]) AS figures) subtasks
+"""
+_SIZE_OF_OPERATORS = """
+SELECT pg_total_relation_size('monitoring_operatorrollup'), count(*) FROM monitoring_operatorrollup
 """
 
 

@@ -74,6 +74,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("jobs/<int:pk>/state/ask/", state.ask_state, name="job-state-ask"),
     path("jobs/<int:pk>/compare/", compare.compare, name="job-compare"),
     path("jobs/<int:pk>/changes/", charts.changes, name="job-changes"),
+    path("jobs/<int:pk>/operators/", charts.operators, name="job-operators"),
     path("jobs/<int:pk>/charts/<slug:name>.json", charts.chart, name="job-chart"),
     path("jobs/<int:pk>/charts/<slug:name>/table/", charts.table, name="job-chart-table"),
     path("jobs/<int:pk>/configuration/", configuration.configuration, name="job-configuration"),

@@ -120,6 +120,14 @@ def bytes_(size: float | None) -> str:
 
 
 @register.filter
+def more_bytes(size: float | None) -> str:
+    """Render a difference of sizes, such as `+81.3 KB` or `−2.41 GB`."""
+    if not size:
+        return bytes_(size)
+    return f"{'+' if size > 0 else '−'}{bytes_text(abs(size))}"
+
+
+@register.filter
 def figure(value: float | None, unit: str) -> str:
     """Render `value` as a duration or a size. `unit` is "ms" or "bytes"."""
     return duration(value) if unit == "ms" else bytes_(value)

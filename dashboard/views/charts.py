@@ -18,6 +18,7 @@ from dashboard.charts.lanes import lanes_figure
 from dashboard.charts.rolled import FIGURES, has_figures, rolled_figure
 from dashboard.charts.sizes import has_in_flight_data, in_flight_figure, sizes_figure
 from dashboard.queries.changes import JobChange, read_changes, with_comparisons
+from dashboard.queries.operators import read_operator_trends
 from dashboard.queries.rolled import RolledPoint, read_chart
 from dashboard.queries.series import (
     MOST_COLUMNS,
@@ -34,6 +35,7 @@ from dashboard.queries.series import (
 from dashboard.views.job import find_job
 from dashboard.views.window import Window, window_of
 from monitoring.history.forgetting import hours_kept
+from monitoring.history.pipeline.columns import DAY, HOUR
 from monitoring.history.quantiles import P95_FROM, P95_TO
 from monitoring.models import Job
 from monitoring.units import age_text, duration_text
@@ -85,6 +87,15 @@ def changes(request: HttpRequest, pk: int) -> HttpResponse:
     job, now = find_job(pk), timezone.now()
     window = window_of(request, job, now)
     return render(request, "job/changes.html", {"changes": _changes_of(job, window.axis, now)})
+
+
+def operators(request: HttpRequest, pk: int) -> HttpResponse:
+    """Render a table with the state of each operator in the time range, and its trend."""
+    job, now = find_job(pk), timezone.now()
+    trends = read_operator_trends(job, window_of(request, job, now).span)
+    each = {HOUR: _("hour"), DAY: _("UTC day")}.get(trends.seconds or 0)
+    note = _("State: the largest in the last %(each)s, from roll-ups.") % {"each": each} if each else ""
+    return render(request, "job/operator_trends.html", {"trends": trends, "note": note})
 
 
 def _changes_of(job: Job, axis: Span, now: datetime) -> list[tuple[JobChange, str]]:

@@ -25,11 +25,14 @@ DELETE FROM monitoring_rollup WHERE (job_id, seconds, start) IN (
 )
 """
 _HOURS = """
-DELETE FROM monitoring_rollup WHERE (job_id, seconds, start) IN (
+DELETE FROM {table} WHERE (job_id, seconds, start) IN (
     SELECT h.job_id, h.seconds, h.start FROM monitoring_job j
-    JOIN monitoring_rollup h ON h.job_id = j.id AND h.seconds = 3600 AND h.start < %s LIMIT %s
+    JOIN {table} h ON h.job_id = j.id AND h.seconds = 3600 AND h.start < %s LIMIT %s
 )
 """
+_HOURS_OF_JOBS, _HOURS_OF_OPERATORS = (
+    _HOURS.format(table=table) for table in ("monitoring_rollup", "monitoring_operatorrollup")
+)
 # Only if the pipeline's program can make a day without its hours. The value never decreases.
 _HOURS_FROM = """
 UPDATE monitoring_rollupprogress SET hours_from = greatest(hours_from, %s) WHERE program >= %s RETURNING hours_from
@@ -42,8 +45,10 @@ def forget(now: datetime) -> CycleReport:
     if minutes := _delete(_MINUTES, now - timedelta(seconds=MINUTES_KEPT_S)):
         done.append(WorkReason.MINUTES_FORGOTTEN(count=minutes))
     hours_from = _end_of_hours(now)
-    if hours_from is not None and (hours := _delete(_HOURS, hours_from)):
-        done.append(WorkReason.HOURS_FORGOTTEN(before=hours_from, count=hours))
+    if hours_from is not None:
+        if hours := _delete(_HOURS_OF_JOBS, hours_from):
+            done.append(WorkReason.HOURS_FORGOTTEN(before=hours_from, count=hours))
+        _delete(_HOURS_OF_OPERATORS, hours_from)
     CheckpointDeletion.objects.filter(triggered_at__lt=now - DELETIONS_KEPT).delete()
     return CycleReport(tuple(done))
 

@@ -65,7 +65,7 @@ from monitoring.models.recovery import (
     StepState,
 )
 from monitoring.models.reported import ReportedBatch, ReportedMinute, ReportedRun
-from monitoring.models.rollups import CheckpointDeletion, Rollup, RollupProgress
+from monitoring.models.rollups import CheckpointDeletion, OperatorRollup, Rollup, RollupProgress
 from monitoring.models.rules import (
     AlertRule,
     FigureBaseline,
@@ -148,6 +148,7 @@ __all__ = [
     "ObjectiveBudget",
     "ObjectiveDay",
     "OperatorCheckpoint",
+    "OperatorRollup",
     "Outage",
     "OutageKind",
     "PartitionTouch",

@@ -1,4 +1,4 @@
-"""Roll-ups of checkpoints by job and minute, hour or day. The pipeline in monitoring/history writes them."""
+"""Roll-ups of checkpoints by job, operator and minute, hour or day. The pipeline in monitoring/history writes them."""
 
 from __future__ import annotations
 
@@ -57,6 +57,35 @@ class Rollup(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job}: {self.seconds} s from {self.start}"
+
+
+class OperatorRollup(models.Model):
+    """Totals of one operator in one job's completed checkpoints, triggered within `seconds` from `start` on.
+
+    `seconds` is an hour or a UTC day. `operator` is the operator's vertex ID. Figures are in milliseconds and bytes;
+    null: no checkpoint has the figure. For the job's missing foreign key, see Rollup.
+    """
+
+    pk = models.CompositePrimaryKey("job_id", "seconds", "start", "operator")
+    job = models.ForeignKey(
+        Job, on_delete=models.CASCADE, related_name="operator_rollups", db_constraint=False, db_index=False
+    )
+    seconds = models.IntegerField()
+    start = models.DateTimeField()
+    operator = models.CharField(max_length=32)
+    completed = models.BigIntegerField()
+    duration_sum = models.BigIntegerField(null=True)
+    duration_min = models.BigIntegerField(null=True)
+    duration_max = models.BigIntegerField(null=True)
+    state_size_sum = models.BigIntegerField(null=True)
+    state_size_min = models.BigIntegerField(null=True)
+    state_size_max = models.BigIntegerField(null=True)
+    checkpointed_size_sum = models.BigIntegerField(null=True)
+    checkpointed_size_min = models.BigIntegerField(null=True)
+    checkpointed_size_max = models.BigIntegerField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.job}: operator {self.operator}, {self.seconds} s from {self.start}"
 
 
 class RollupProgress(models.Model):

@@ -1,5 +1,7 @@
 """A streaming source of checkpoints: it reads all checkpoints of every hour of a job in which any of them changed.
 
+Each checkpoint is a row, and so is each of its operators (columns.CHANGES).
+
 The offset is a transaction number below which every transaction has ended (pg_snapshot_xmin of the current snapshot).
 All changes before it are visible; running transactions have higher numbers and are read later. So no change is skipped,
 even if transactions take long or commit out of order. Within a range of numbers, the work is divided by (day, job): the

@@ -8,7 +8,7 @@ MINUTE, HOUR, DAY = 60, 3600, 86_400
 MINUTES_KEPT_S = 3 * HOUR  # how long roll-ups of minutes are kept
 FORGOTTEN_WITHIN_S = 900  # deletion may lag: roll-ups of minutes are computed for this much longer than they are kept
 # The version of the program. A job that was started with another version reads all checkpoints again.
-PROGRAM = 3
+PROGRAM = 4
 # The version of the sketches: KLL sketches of float values by Apache DataSketches, with its default k of 200.
 VERSION = 3
 
@@ -21,6 +21,8 @@ FIGURES = {
     "checkpointed_size": "checkpointed_size",
     "processed": "processed_data",
 }
+# The figures of an operator that have roll-ups, as above.
+OPERATOR_FIGURES = ("duration", "state_size", "checkpointed_size")
 COUNTS = ("completed", "failed", "pending", "completed_savepoints", "failed_savepoints")
 _NUMBERS = tuple(f"{figure}_{what}" for figure in FIGURES for what in ("sum", "min", "max"))
 SKETCHES = tuple(f"{figure}_sketch" for figure in FIGURES)
@@ -38,7 +40,9 @@ CHECKPOINTS = pa.schema(
         *((figure, pa.int64()) for figure in FIGURES),
     ]
 )
-CHANGES = CHECKPOINTS.append(pa.field("changed", pa.bool_()))
+# `operator`: null, or the operator's vertex ID if the row has the figures of one operator of a completed checkpoint. A
+# row without a status then names an operator whose roll-up is already stored.
+CHANGES = CHECKPOINTS.append(pa.field("changed", pa.bool_())).append(pa.field("operator", pa.string()))
 # One row per job and minute, hour or day. A figure that no checkpoint has: None as sum, minimum and maximum, and an
 # empty sketch. `reasons` is JSON of {reason: failures}, or "".
 ROLLUPS = pa.schema(
@@ -51,6 +55,17 @@ ROLLUPS = pa.schema(
         *((name, pa.int64()) for name in _NUMBERS),
         *((name, pa.binary()) for name in SKETCHES),
         ("reasons", pa.string()),
+    ]
+)
+# One row per job, operator and hour or day. `completed`: the completed checkpoints with figures of the operator.
+OPERATOR_ROLLUPS = pa.schema(
+    [
+        ("job_id", pa.int64()),
+        ("seconds", pa.int32()),
+        ("start", pa.timestamp("us", "UTC")),
+        ("operator", pa.string()),
+        ("completed", pa.int64()),
+        *((f"{figure}_{what}", pa.int64()) for figure in OPERATOR_FIGURES for what in ("sum", "min", "max")),
     ]
 )
 _SQL = {pa.int64(): "long", pa.int32(): "int", pa.string(): "string", pa.bool_(): "boolean"}

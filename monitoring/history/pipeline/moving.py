@@ -115,6 +115,7 @@ def rolled_up(
         "reason": sf.when(sf.col("status") == "FAILED", reason),
         **{figure: sf.col(column) for figure, column in FIGURES.items()},
         "changed": sf.lit(True),
+        "operator": sf.lit(None).cast("string"),
     }
     known = _read(spark, root, schema, files).join(jobs, "run_id").withColumn("day", sf.to_date("triggered_at"))
     checkpoints = known.join(wanted, ["job_id", "day"]).select(*(columns[name].alias(name) for name in CHANGES.names))

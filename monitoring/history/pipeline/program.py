@@ -16,10 +16,10 @@ from checkpointing.sinks.postgres import PostgresSink
 
 from .changes import CheckpointChanges
 from .columns import HOUR, MINUTE
-from .rollups import by_day, rolled
-from .stored import stored_hours
+from .rollups import by_day, by_operator, operators_by_day, rolled
+from .stored import StoredHours, stored_hours
 
-TABLE = "monitoring_rollup"
+TABLE, OPERATORS_TABLE = "monitoring_rollup", "monitoring_operatorrollup"
 LIMITS = frozenset(("rows-per-batch", "rows-per-partition"))
 _KEY = ["job_id", "seconds", "start"]
 
@@ -35,14 +35,17 @@ def rollups(spark: Any, args: dict[str, str]) -> Any:
 
 
 class RollupSink(PostgresSink):
-    """Stores the roll-ups of a batch of checkpoints, in one transaction with the batch's number."""
+    """Stores the roll-ups of a batch of checkpoints, those of each table in one transaction with the batch's number."""
 
     def __init__(self, dsn_file: str) -> None:
-        super().__init__(Path(dsn_file).read_text().strip(), TABLE, key=_KEY, shared=True)
+        dsn = Path(dsn_file).read_text().strip()
+        super().__init__(dsn, TABLE, key=_KEY, shared=True)
+        self._operators = PostgresSink(dsn, OPERATORS_TABLE, key=[*_KEY, "operator"], shared=True)
         self._dsn_file = dsn_file
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
-        checkpoints = frame.persist()
+        rows = frame.persist()
+        checkpoints = rows.where("operator IS NULL")
         hours = rolled(checkpoints, HOUR).drop("changed").persist()
         try:
             stored = stored_hours(self._dsn_file, hours.select("job_id", sf.unix_seconds("start")).toArrow())
@@ -51,6 +54,17 @@ class RollupSink(PostgresSink):
             days = by_day(hours.unionByName(frame.sparkSession.createDataFrame(stored.others)))
             kept = hours.where(sf.unix_seconds("start") >= stored.hours_from)
             super().__call__(minutes.unionByName(kept).unionByName(days), batch)
+            self._store_operators(rows.where("operator IS NOT NULL"), stored, batch)
         finally:
             hours.unpersist()
-            checkpoints.unpersist()
+            rows.unpersist()
+
+    def _store_operators(self, parts: DataFrame, stored: StoredHours, batch: int) -> None:
+        hours = by_operator(parts, HOUR)
+        days = operators_by_day(hours.unionByName(parts.sparkSession.createDataFrame(stored.operators)))
+        kept = hours.where(sf.unix_seconds("start") >= stored.hours_from)
+        self._operators(kept.unionByName(days), batch)
+
+    def close(self) -> None:
+        self._operators.close()
+        super().close()

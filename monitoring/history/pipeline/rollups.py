@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from .columns import COUNTS, DAY, FIGURES, ROLLUPS, VERSION
+from .columns import COUNTS, DAY, FIGURES, OPERATOR_FIGURES, OPERATOR_ROLLUPS, ROLLUPS, VERSION
 
 
 def rolled(checkpoints: DataFrame, seconds: int) -> DataFrame:
@@ -52,17 +52,43 @@ def by_day(hours: DataFrame) -> DataFrame:
     return _rollups(days, DAY, columns)
 
 
+def by_operator(parts: DataFrame, seconds: int) -> DataFrame:
+    """Return one row per job, operator and range of `seconds`, with the columns OPERATOR_ROLLUPS.
+
+    `parts` has the columns CHANGES, of operators only.
+    """
+    columns = {"completed": sf.count("status")}
+    for figure in OPERATOR_FIGURES:
+        columns |= _totals(figure, sf.sum(figure), sf.min(figure), sf.max(figure))
+    return _rollups_of_operators(parts.withColumn("start", _start(sf.col("at"), seconds)), seconds, columns)
+
+
+def operators_by_day(hours: DataFrame) -> DataFrame:
+    """Return roll-ups of operators of whole UTC days. `hours` has the roll-ups of every hour of these days."""
+    columns = {"completed": sf.sum("completed")}
+    for figure in OPERATOR_FIGURES:
+        total, least, most = (f"{figure}_{what}" for what in ("sum", "min", "max"))
+        columns |= _totals(figure, sf.sum(total), sf.min(least), sf.max(most))
+    return _rollups_of_operators(hours.withColumn("start", _start(sf.unix_seconds("start"), DAY)), DAY, columns)
+
+
+def _rollups_of_operators(rows: DataFrame, seconds: int, columns: Mapping[str, Column]) -> DataFrame:
+    keys = ("job_id", "operator", "start")
+    grouped = rows.groupBy(*keys).agg(*(column.alias(name) for name, column in columns.items()))
+    return grouped.withColumn("seconds", sf.lit(seconds)).select(*OPERATOR_ROLLUPS.names)
+
+
 def _start(at: Column, seconds: int) -> Column:
     return sf.timestamp_seconds(sf.floor(at / seconds) * seconds)
 
 
 def _figure(name: str, total: Column, least: Column, most: Column, sketch: Column) -> Mapping[str, Column]:
-    return {
-        f"{name}_sum": total,
-        f"{name}_min": least,
-        f"{name}_max": most,
-        f"{name}_sketch": sf.when(total.isNotNull(), sketch).otherwise(sf.lit(b"")),
-    }
+    sketches = {f"{name}_sketch": sf.when(total.isNotNull(), sketch).otherwise(sf.lit(b""))}
+    return {**_totals(name, total, least, most), **sketches}
+
+
+def _totals(name: str, total: Column, least: Column, most: Column) -> dict[str, Column]:
+    return {f"{name}_sum": total, f"{name}_min": least, f"{name}_max": most}
 
 
 def _rollups(rows: DataFrame, seconds: int, columns: Mapping[str, Column], *others: str) -> DataFrame:

@@ -12,10 +12,19 @@ import pyarrow as pa
 from psycopg import sql
 
 from .checkpoints import connected
-from .columns import DAY, FORGOTTEN_WITHIN_S, HOUR, MINUTE, MINUTES_KEPT_S, ROLLUPS, VERSION
+from .columns import (
+    DAY,
+    FORGOTTEN_WITHIN_S,
+    HOUR,
+    MINUTE,
+    MINUTES_KEPT_S,
+    OPERATOR_ROLLUPS,
+    ROLLUPS,
+    VERSION,
+)
 
 _OTHER_HOURS = """
-SELECT {columns} FROM monitoring_rollup r
+SELECT {columns} FROM {table} r
 JOIN (
     SELECT DISTINCT job_id, hour / {day} * {day} AS day
     FROM unnest({jobs}::bigint[], {hours}::bigint[]) t (job_id, hour)
@@ -37,9 +46,13 @@ class NotReadable(ValueError):
 
 @dataclass(frozen=True)
 class StoredHours:
-    """The roll-ups of the other hours, and the times (seconds since 1970) from which minutes and hours are stored."""
+    """The roll-ups of the other hours, and the times (seconds since 1970) from which minutes and hours are stored.
+
+    others: of jobs, in the schema ROLLUPS. operators: in the schema OPERATOR_ROLLUPS.
+    """
 
     others: pa.Table
+    operators: pa.Table
     hours_from: int
     minutes_from: int
 
@@ -51,23 +64,26 @@ def stored_hours(dsn_file: str, touched: pa.Table) -> StoredHours:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         with connection.transaction():  # one snapshot: hours are deleted only after `hours_from` is set
             hours_from, now = connection.execute(_LIMITS).fetchall()[0]
-            others = _others(connection, jobs, hours)
+            others = _others(connection, "monitoring_rollup", ROLLUPS, jobs, hours)
+            operators = _others(connection, "monitoring_operatorrollup", OPERATOR_ROLLUPS, jobs, hours)
+    if unknown := set(others["version"].to_pylist()) - {VERSION}:
+        raise NotReadable(f"there are roll-ups of version {min(unknown)}, and this program writes version {VERSION}")
     _check_whole_days(jobs, hours, hours_from)
     oldest = now - MINUTES_KEPT_S - FORGOTTEN_WITHIN_S
-    return StoredHours(others, hours_from, oldest // MINUTE * MINUTE)
+    return StoredHours(others, operators, hours_from, oldest // MINUTE * MINUTE)
 
 
-def _others(connection: psycopg.Connection[Any], jobs: Sequence[int], hours: Sequence[int]) -> pa.Table:
-    columns = sql.SQL(", ").join(sql.SQL("r.{}").format(sql.Identifier(name)) for name in ROLLUPS.names)
+def _others(
+    connection: psycopg.Connection[Any], table: str, schema: pa.Schema, jobs: Sequence[int], hours: Sequence[int]
+) -> pa.Table:
+    columns = sql.SQL(", ").join(sql.SQL("r.{}").format(sql.Identifier(name)) for name in schema.names)
     known = {"jobs": jobs, "hours": hours, "day": DAY, "hour": HOUR}
     values = {name: sql.Literal(value) for name, value in known.items()}
-    found = connection.execute(sql.SQL(_OTHER_HOURS).format(columns=columns, **values)).fetchall()
-    version = ROLLUPS.names.index("version")
-    if unknown := {row[version] for row in found} - {VERSION}:
-        raise NotReadable(f"there are roll-ups of version {min(unknown)}, and this program writes version {VERSION}")
-    columns_of = zip(*found, strict=True) if found else [()] * len(ROLLUPS)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns_of, ROLLUPS, strict=True)]
-    return pa.table(arrays, schema=ROLLUPS)
+    statement = sql.SQL(_OTHER_HOURS).format(columns=columns, table=sql.Identifier(table), **values)
+    found = connection.execute(statement).fetchall()
+    columns_of = zip(*found, strict=True) if found else [()] * len(schema)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns_of, schema, strict=True)]
+    return pa.table(arrays, schema=schema)
 
 
 def _check_whole_days(jobs: Sequence[int], hours: Sequence[int], hours_from: int) -> None:

@@ -144,6 +144,7 @@ PERMISSIONS: dict[str, str] = {
     "jobs/<int:pk>/breaker/close/": "POST operator",
     "jobs/<int:pk>/cancel/": "GET viewer, POST operator",
     "jobs/<int:pk>/changes/": "GET viewer",
+    "jobs/<int:pk>/operators/": "GET viewer",
     "jobs/<int:pk>/charts/<slug:name>.json": "GET viewer",
     "jobs/<int:pk>/charts/<slug:name>/table/": "GET viewer",
     "jobs/<int:pk>/checkpoints/<int:checkpoint>/check/": "POST operator",

@@ -143,7 +143,7 @@ def expected(role: str, least: str, *, by_api: bool) -> str:
 
 
 def test_every_route_is_in_the_permission_table() -> None:
-    assert sorted(PERMISSIONS) == sorted(ROUTES), "add a line to tests/dashboard/access/table.py"
+    assert sorted(PERMISSIONS) == sorted(ROUTES), "add a line to tests/dashboard/access/permissions.py"
 
 
 def test_access_matches_the_permission_table(people: list[Person], hidden: Rows) -> None:

@@ -49,6 +49,8 @@ def settle(page: Page, name: str) -> None:
     if name == "job":
         page.get_by_text("Show as table").first.click()
         page.wait_for_selector(".chart-table table")
+        page.get_by_role("heading", name="State by operator").click()
+        page.wait_for_selector("#operators table")
     if name == "history" and page.locator(".expander:visible").count():
         page.locator(".expander:visible").nth(1).click()
         page.locator(".detail-row:visible .expander").nth(1).click()

@@ -27,6 +27,8 @@ from monitoring.history.pipeline.columns import (
     HOUR,
     MINUTE,
     MINUTES_KEPT_S,
+    OPERATOR_FIGURES,
+    OPERATOR_ROLLUPS,
     REASON,
     ROLLUPS,
 )
@@ -65,7 +67,7 @@ class Pipeline:
 
     def batch(self, start: dict[str, int], end: dict[str, int]) -> None:
         read = [batch for part in self.reader.partitions(start, end) for batch in self.reader.read(part)]
-        write(self._rolled(pa.Table.from_batches(read, CHANGES)))
+        write(self._rolled(_without_operators(pa.Table.from_batches(read, CHANGES))))
         self.batches += 1
 
     def _rolled(self, changes: pa.Table) -> pa.Table:
@@ -80,7 +82,12 @@ class Pipeline:
         of_days = [(job, day + n * HOUR) for job, day in days for n in range(24)]
         with connected(self.dsn_file) as own:
             whole = checkpoints_of(own, [job for job, _ in of_days], [hour for _, hour in of_days])
+        whole = _without_operators(whole)
         return pa.concat_tables([minutes, hours, rolled(whole, DAY)])
+
+
+def _without_operators(changes: pa.Table) -> pa.Table:
+    return changes.filter(changes["operator"].is_null())
 
 
 def _of_changed(changes: pa.Table) -> pa.Table:
@@ -208,3 +215,27 @@ def _by_sql(seconds: int) -> dict[Any, dict[str, Any]]:
         for job, at, reason, count in cursor.fetchall():
             found[job, at]["reasons"][reason] = count
     return found
+
+
+def operator_differences(seconds: int) -> list[str]:
+    """Return the differences between roll-ups of operators and plain SQL over the raw rows."""
+    columns = {"completed": "count(*)"} | {
+        f"{figure}_{what}": f"{what}(o.{FIGURES[figure]})::bigint"
+        for figure in OPERATOR_FIGURES
+        for what in ("sum", "min", "max")
+    }
+    start = f"to_timestamp(floor(date_part('epoch', c.triggered_at) / {seconds}) * {seconds})"
+    named = ["job_id", "seconds", "start", "operator", *columns]
+    assert named == OPERATOR_ROLLUPS.names
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT r.job_id, {seconds}, {start}, o.vertex_id, {', '.join(columns.values())}"
+            " FROM monitoring_operatorcheckpoint o JOIN monitoring_checkpoint c ON c.id = o.checkpoint_id"
+            " JOIN monitoring_run r ON r.id = c.run_id WHERE c.status = 'COMPLETED' GROUP BY 1, 2, 3, 4"
+        )
+        expected = set(cursor.fetchall())
+        cursor.execute(
+            f"SELECT {', '.join(named)} FROM monitoring_operatorrollup WHERE seconds = {seconds} AND completed > 0"
+        )
+        stored = set(cursor.fetchall())
+    return [*(f"missing: {row}" for row in expected - stored), *(f"stored: {row}" for row in stored - expected)]

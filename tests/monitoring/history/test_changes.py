@@ -9,13 +9,15 @@ from datetime import timedelta
 from pathlib import Path
 
 import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from django.utils import timezone
 
 from monitoring.history.forgetting import forget
-from monitoring.history.pipeline.columns import PROGRAM
+from monitoring.history.pipeline.columns import CHANGES, PROGRAM
 from monitoring.history.pipeline.stored import NotReadable
-from monitoring.models import Checkpoint, CheckpointStatus, Rollup, RollupProgress
+from monitoring.models import Checkpoint, CheckpointStatus, OperatorCheckpoint, Rollup, RollupProgress
 from tests.monitoring.history.conftest import Pipeline, differences, dsn
 
 WIDTHS = (60, 3600, 86_400)
@@ -295,3 +297,18 @@ def test_rows_written_during_reading_are_not_skipped(rows, pipeline):
     pipeline.run()
     assert exact()
     assert Checkpoint.objects.count() == 180
+
+
+def test_operators_that_are_stored_after_their_checkpoint_are_read(rows, pipeline):
+    made = rows.checkpoint(rows.run(rows.job()), 1, end_to_end_duration=7)
+    pipeline.run()
+    part = {"checkpoint": made, "vertex_id": "a", "name": "a", "num_subtasks": 1, "num_acknowledged_subtasks": 1}
+    OperatorCheckpoint.objects.create(**part, state_size=12)
+    Checkpoint.objects.filter(pk=made.pk).update(final=True)
+    start, reader = pipeline.offset, pipeline.reader
+    end = reader.latestOffset(start)
+    read = pa.Table.from_batches(
+        [batch for each in reader.partitions(start, end) for batch in reader.read(each)], CHANGES
+    )
+    operators = read.filter(pc.field("operator") == "a").to_pylist()
+    assert [(row["status"], row["state_size"], row["duration"]) for row in operators] == [("COMPLETED", 12, None)]

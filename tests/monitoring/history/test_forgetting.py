@@ -12,7 +12,7 @@ from monitoring.history.forgetting import forget
 from monitoring.history.partitions import cover
 from monitoring.history.quantiles import figures_of_ranges
 from monitoring.history.stretches import Stretch
-from monitoring.models import Checkpoint, Rollup, RollupProgress
+from monitoring.models import Checkpoint, OperatorRollup, Rollup, RollupProgress
 from monitoring.reasons.work import WorkReason
 from tests.monitoring.history.conftest import differences
 from tests.monitoring.reported import NOTHING, done
@@ -48,6 +48,17 @@ def long_ago(rows):
     for number, at in enumerate(moments):
         rows.checkpoint(run, number + 1, triggered_at=at, end_to_end_duration=100 + number)
     return run
+
+
+def test_hour_roll_ups_of_operators_are_deleted_with_those_of_their_job(rows, pipeline, long_ago):
+    pipeline.run()
+    days = [rows.now - timedelta(days=number) for number in (80, 40)]
+    for seconds in (3600, 86_400):
+        for day in days:
+            OperatorRollup.objects.create(job=long_ago.job, seconds=seconds, start=day, operator="a", completed=1)
+    forget(rows.now)
+    left = OperatorRollup.objects.order_by("seconds", "start").values_list("seconds", "start")
+    assert list(left) == [(3600, days[1]), (86_400, days[0]), (86_400, days[1])]
 
 
 def hours() -> int:

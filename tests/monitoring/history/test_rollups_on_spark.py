@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import shutil
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ from checkpointing.spark.program import load_program
 from monitoring.history.forgetting import forget
 from monitoring.history.packing import ENTRY_CLASS, pack
 from monitoring.history.partitions import cover
-from monitoring.models import Checkpoint, Rollup, RollupProgress
-from tests.monitoring.history.conftest import differences
+from monitoring.models import Checkpoint, OperatorCheckpoint, OperatorRollup, Rollup, RollupProgress, Run
+from tests.monitoring.history.conftest import differences, operator_differences
 from tests.monitoring.history.test_changes import exact, unlike
 from tests.waiting import eventually
 
@@ -55,6 +56,7 @@ def run(spark: Any, rollups: Any, dsn_file: Path, location: Path) -> int:
     """
     eventually("exact roll-ups", lambda: _run(spark, rollups, dsn_file, location) or not unlike())
     assert exact()
+    assert not [each for seconds in (3600, 86_400) for each in operator_differences(seconds)]
     return max(int(each.name) for each in (location / "commits").iterdir() if each.name.isdigit())
 
 
@@ -71,11 +73,23 @@ def _run(spark: Any, rollups: Any, dsn_file: Path, location: Path) -> None:
         query.stop()
 
 
+def checkpoint(rows: Any, run: Run, number: int, **values: Any) -> Checkpoint:
+    """Store a checkpoint with two operators, of which one has no state."""
+    made = rows.checkpoint(run, number, **values)
+    for operator, state_size in (("source", None), ("window", 1000 * number)):
+        OperatorCheckpoint.objects.create(
+            checkpoint=made, vertex_id=operator, name=operator, num_subtasks=1, num_acknowledged_subtasks=1,
+            end_to_end_duration=number, state_size=state_size, checkpointed_size=state_size,
+        )  # fmt: skip
+    return made
+
+
 def test_roll_ups_are_exact_over_restarts_and_older_states(rows, spark, rollups, job, dsn_file, tmp_path):
     rows.now = timezone.now().replace(minute=30)
     runs = [rows.run(rows.job()) for _ in range(2)]
     for number in range(100):
-        rows.checkpoint(runs[number % 2], number + 1, triggered_at=rows.ago(number * 900), end_to_end_duration=number)
+        at = rows.ago(number * 900)
+        checkpoint(rows, runs[number % 2], number + 1, triggered_at=at, end_to_end_duration=number)
     job.start("A")
     last = run(spark, rollups, dsn_file, tmp_path / "a")
     assert last > 0
@@ -91,11 +105,16 @@ def test_roll_ups_are_exact_over_restarts_and_older_states(rows, spark, rollups,
     run(spark, rollups, dsn_file, tmp_path / "a")
     assert exact()
 
-    Checkpoint.objects.filter(checkpoint_id=70).delete()
+    hour = Checkpoint.objects.get(checkpoint_id=70).triggered_at.replace(minute=0, second=0, microsecond=0)
+    Checkpoint.objects.filter(run=runs[1], triggered_at__range=(hour, hour + timedelta(hours=1))).delete()
     job.start("B", state)
     run(spark, rollups, dsn_file, tmp_path / "older")
-    assert exact()
     assert Rollup.objects.filter(seconds=86_400, failed=1).count() == 1
+    left = OperatorRollup.objects.filter(job=runs[1].job, seconds=3600, start=hour)
+    assert list(left.values_list("operator", "completed", "state_size_max")) == [
+        ("source", 0, None),
+        ("window", 0, None),
+    ]
 
 
 @pytest.mark.nightly

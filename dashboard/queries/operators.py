@@ -1,0 +1,148 @@
+"""Read how the state of each operator of a job developed in a time range."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from dashboard.queries.facts import select
+from dashboard.queries.rolled import RangeToRead, range_to_read
+from dashboard.queries.series import IN_SPAN, Span, in_span
+from monitoring.history.pipeline.columns import DAY, HOUR
+from monitoring.history.quantiles import MOST_HOURS
+from monitoring.history.stretches import hours_from
+from monitoring.models import Job, OperatorRollup
+
+EXACT = 2_000  # up to this number of completed checkpoints, their operators are read one by one
+PARTS = 48  # points of a small chart
+_RUNS_WITH_NAMES = 20
+
+
+@dataclass(frozen=True)
+class Part:
+    """The completed checkpoints of one operator in a part of the time range. None: they do not have the figure."""
+
+    state_size: int | None  # the largest, in bytes
+    written: int | None  # the sum of the checkpointed sizes, in bytes
+    duration: int | None  # the longest end-to-end duration, in milliseconds
+
+
+@dataclass(frozen=True)
+class OperatorTrend:
+    """One operator in the time range. `parts` is not empty, and its oldest part is first."""
+
+    name: str
+    parts: list[Part]
+
+    @property
+    def states(self) -> list[int]:
+        return [part.state_size for part in self.parts if part.state_size is not None]
+
+    @property
+    def state_size(self) -> int | None:
+        return self.states[-1] if self.states else None
+
+    @property
+    def growth(self) -> int | None:
+        """Return the difference in bytes between the last and the first part with a state."""
+        return self.states[-1] - self.states[0] if len(self.states) > 1 else None
+
+    @property
+    def written(self) -> int | None:
+        known = [part.written for part in self.parts if part.written is not None]
+        return sum(known) if known else None
+
+    @property
+    def duration(self) -> int | None:
+        return max((part.duration for part in self.parts if part.duration is not None), default=None)
+
+
+@dataclass(frozen=True)
+class OperatorTrends:
+    """The operators of a job, the largest state first.
+
+    `seconds`: the width of the roll-ups that were read; None: the checkpoints were. `is_missing`: there are too many
+    checkpoints to read them one by one, and no roll-ups.
+    """
+
+    operators: list[OperatorTrend]
+    seconds: int | None = None
+    is_missing: bool = False
+
+
+_COUNT = f"""
+SELECT count(*) AS number FROM (
+    SELECT FROM monitoring_run r JOIN monitoring_checkpoint c ON c.run_id = r.id
+    WHERE {IN_SPAN} AND c.status = 'COMPLETED' LIMIT %(most)s + 1
+) counted
+"""  # noqa: S608 - constants only
+_PARTS = f"""
+SELECT o.vertex_id AS operator, max(o.name) AS name, max(o.state_size) AS state_size,
+       sum(o.checkpointed_size)::bigint AS written, max(o.end_to_end_duration) AS duration
+FROM monitoring_run r JOIN monitoring_checkpoint c ON c.run_id = r.id
+JOIN monitoring_operatorcheckpoint o ON o.checkpoint_id = c.id AND o.triggered_at = c.triggered_at
+WHERE {IN_SPAN} AND c.status = 'COMPLETED'
+GROUP BY 1, floor(extract(epoch FROM (c.triggered_at - %(start)s)) / %(width)s) ORDER BY min(c.triggered_at)
+"""  # noqa: S608 - constants only
+
+
+def read_operator_trends(job: Job, span: Span) -> OperatorTrends:
+    """Return the operators' figures by part of the span, or by hour or UTC day if there are many checkpoints."""
+    number = select(_COUNT, in_span(job, span) | {"most": EXACT})[0]["number"]
+    to_read = range_to_read(job, span)
+    seconds = _width(to_read)
+    rows = list(_rollups(job, to_read, seconds)) if number > EXACT or number < to_read.at_least else []
+    if not rows and number <= EXACT:
+        return _from_checkpoints(job, span)
+    names = _names(job, {row.operator for row in rows})
+    parts: dict[str, list[Part]] = defaultdict(list)
+    for row in rows:
+        parts[row.operator].append(Part(row.state_size_max, row.checkpointed_size_sum, row.duration_max))
+    found = [OperatorTrend(names.get(operator, operator), of_one) for operator, of_one in parts.items()]
+    return OperatorTrends(_largest_first(found), seconds, is_missing=not rows)
+
+
+def _from_checkpoints(job: Job, span: Span) -> OperatorTrends:
+    width = max((span.end - span.start) / PARTS, timedelta(milliseconds=1)).total_seconds()
+    names: dict[str, str] = {}
+    parts: dict[str, list[Part]] = defaultdict(list)
+    for row in select(_PARTS, in_span(job, span) | {"width": width}):
+        operator, names[operator] = row.pop("operator"), row.pop("name")
+        parts[operator].append(Part(**row))
+    return OperatorTrends(_largest_first(OperatorTrend(names[each], of_one) for each, of_one in parts.items()))
+
+
+def _largest_first(operators: Iterable[OperatorTrend]) -> list[OperatorTrend]:
+    return sorted(operators, key=lambda each: (-(each.state_size or 0), each.name))
+
+
+def _width(to_read: RangeToRead) -> int:
+    """Return the width in seconds of the roll-ups that cover the range."""
+    kept_from, start = hours_from(), to_read.rolled.start
+    has_hours = kept_from is None or start >= kept_from
+    return HOUR if has_hours and to_read.rolled.end - start <= timedelta(hours=MOST_HOURS) else DAY
+
+
+def _rollups(job: Job, to_read: RangeToRead, seconds: int) -> Iterator[OperatorRollup]:
+    """Yield roll-ups, oldest first. Those of a run do not include an hour or day in which another run ended or began.
+
+    Otherwise the last one may be of an hour or day that is not over.
+    """
+    start, end = to_read.rolled.start, to_read.rolled.end
+    last = end - timedelta(seconds=seconds) if to_read.stretch.run else end
+    found = OperatorRollup.objects.filter(job=job, seconds=seconds, start__gte=start, start__lte=last, completed__gt=0)
+    yield from found.order_by("start")
+
+
+def _names(job: Job, operators: set[str]) -> Mapping[str, str]:
+    """Return the names of operators in the newest runs, by vertex ID. An operator of older runs only is missing."""
+    names: dict[str, str] = {}
+    runs = job.runs.order_by("-number").values_list("vertices", flat=True)
+    for vertices in runs[:_RUNS_WITH_NAMES]:
+        for vertex in vertices:
+            names.setdefault(vertex["id"], vertex["name"])
+        if operators <= names.keys():
+            break
+    return names

@@ -1,0 +1,117 @@
+"""The table that shows how the state of each operator of a job developed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from dashboard.queries import operators as read
+from monitoring.models import Checkpoint, Job, OperatorCheckpoint, OperatorRollup, RollupProgress
+from tests.dashboard import builders as make
+
+pytestmark = pytest.mark.django_db
+MB = 1024 * 1024
+SOURCE, WINDOW = f"{0:032x}", f"{1:032x}"
+
+
+@pytest.fixture
+def job(now: datetime) -> Job:
+    """Return a job whose newest ten checkpoints, a minute apart, have two operators. The state of one grows."""
+    job = make.make_job(make.make_cluster(now))
+    run = make.make_run(job, now, age=timedelta(hours=2), vertices=list(vertices(window="Window(5 min)")))
+    for number in range(1, 11):
+        checkpoint = Checkpoint.objects.create(
+            run=run, checkpoint_id=number, triggered_at=now - timedelta(minutes=10 - number, seconds=1),
+            status="COMPLETED", state_size=number * MB,
+        )  # fmt: skip
+        for vertex, state_size, duration in ((SOURCE, 0, 5), (WINDOW, number * MB, number * 1000)):
+            OperatorCheckpoint.objects.create(
+                checkpoint=checkpoint, vertex_id=vertex, name="Window(5 min)" if vertex == WINDOW else "Source",
+                num_subtasks=1, num_acknowledged_subtasks=1, state_size=state_size, checkpointed_size=MB,
+                end_to_end_duration=duration,
+            )  # fmt: skip
+    return job
+
+
+def vertices(window: str) -> Iterator[dict[str, object]]:
+    yield {"id": SOURCE, "name": "Source", "parallelism": 1}
+    yield {"id": WINDOW, "name": window, "parallelism": 1}
+
+
+def roll_up(job: Job, seconds: int, start: datetime, state_size: int, operator: str = WINDOW) -> None:
+    totals = {
+        f"{figure}_{what}": state_size for figure in ("state_size", "checkpointed_size") for what in ("sum", "max")
+    }
+    OperatorRollup.objects.create(
+        job=job, seconds=seconds, start=start, operator=operator, completed=60, duration_max=700, **totals
+    )
+
+
+def rows(viewer: Client, job: Job, **query: object) -> list[list[str]]:
+    answer = viewer.get(reverse("job-operators", args=[job.pk]), query)
+    assert answer.status_code == 200
+    body = answer.content.decode().partition("<tbody>")[2].partition("</tbody>")[0]
+    cells = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row, re.DOTALL) for row in body.split("</tr>")[:-1]]
+    return [[" ".join(re.sub(r"<[^>]+>", " ", cell).split()) for cell in row] for row in cells]
+
+
+def test_operators_are_listed_with_the_growth_of_their_state(viewer: Client, job: Job) -> None:
+    assert rows(viewer, job) == [
+        ["Window(5 min)", "10.0 MB", "+9.00 MB", "", "10.0 MB", "10 s"],
+        ["Source", "0 B", "0 B", "", "10.0 MB", "5 ms"],
+    ]
+
+
+def test_only_checkpoints_of_the_time_range_count(viewer: Client, job: Job, now: datetime) -> None:
+    since = now - timedelta(minutes=3, seconds=30)
+    window, _source = rows(viewer, job, since=since.isoformat(), until=now.isoformat())
+    assert window[1:3] == ["10.0 MB", "+3.00 MB"]
+
+
+def test_state_that_shrinks_has_a_minus(viewer: Client, job: Job) -> None:
+    OperatorCheckpoint.objects.filter(vertex_id=WINDOW, checkpoint__checkpoint_id=10).update(state_size=512 * 1024)
+    assert rows(viewer, job)[0][1:3] == ["512 KB", "−512 KB"]
+
+
+def test_a_failed_checkpoint_does_not_count(viewer: Client, job: Job) -> None:
+    Checkpoint.objects.filter(checkpoint_id=10).update(status="FAILED")
+    assert rows(viewer, job)[0][1:3] == ["9.00 MB", "+8.00 MB"]
+
+
+def test_a_job_without_figures_of_operators_says_so(viewer: Client, job: Job) -> None:
+    OperatorCheckpoint.objects.all().delete()
+    assert "has figures of operators" in viewer.get(reverse("job-operators", args=[job.pk])).content.decode()
+
+
+def test_many_checkpoints_are_read_from_roll_ups(
+    viewer: Client, job: Job, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read, "EXACT", 5)
+    answer = viewer.get(reverse("job-operators", args=[job.pk])).content.decode()
+    assert "no roll-ups by operator" in answer
+    hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    Checkpoint.objects.filter(checkpoint_id=1).update(triggered_at=now - timedelta(days=3))
+    for back, state_size in ((2, 4 * MB), (1, 6 * MB)):
+        roll_up(job, 3600, hour - timedelta(hours=back), state_size)
+    roll_up(job, 3600, hour - timedelta(hours=1), MB, operator="f" * 32)
+    found = rows(viewer, job, range="24h")
+    assert found[0] == ["Window(5 min)", "6.00 MB", "+2.00 MB", "", "10.0 MB", "700 ms"]
+    assert found[1][0] == "f" * 32, "the name of an operator that no newer run has is not known"
+    assert "from roll-ups" in viewer.get(reverse("job-operators", args=[job.pk]), {"range": "24h"}).content.decode()
+
+
+def test_a_range_whose_hours_are_deleted_is_read_from_days(
+    viewer: Client, job: Job, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read, "EXACT", 5)
+    midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    RollupProgress.objects.create(id=1, done=1, at=now, hours_from=midnight - timedelta(days=45))
+    for back, state_size in ((60, MB), (50, 5 * MB), (1, 3 * MB)):
+        roll_up(job, 86_400, midnight - timedelta(days=back), state_size)
+    since, until = midnight - timedelta(days=70), now
+    assert rows(viewer, job, since=since.isoformat(), until=until.isoformat())[0][1:3] == ["3.00 MB", "+2.00 MB"]

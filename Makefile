@@ -27,13 +27,15 @@ unit: install-dev ## the tests that need no server, no JVM and no browser
 test: install-dev browser ## set everything up, run what has to hold for a change (TESTS=path, PYTEST_ARGS=… narrow it)
 	$(PY) -m pytest $(PYTEST_ARGS) -m "not nightly" $(TESTS)
 
-# Drivers are measured, too: a job manager passes the variable on to them. The exit code is pytest's. Two workers: the
-# longest tests each run a dozen processes, and three of them at a time would let sessions and leases expire.
-nightly: WORKERS = 2
-nightly: install-dev browser ## every test, those that repeat themselves more often and with a random seed (WAYMARK_TESTS_SEED; fetches 330 MB for each of two Flink versions), then the coverage of each package
-	@WAYMARK_TESTS=nightly WAYMARK_PROGRAM_ENVIRONMENT=COVERAGE_PROCESS_CONFIG \
-	  $(PY) -m pytest $(PYTEST_ARGS) --cov --cov-report= $(TESTS); result=$$?; \
-	  $(PY) -m coverage json -q -o - | $(PY) -m tests.coverage_by_package; exit $$result
+# First the tests of `make test`, with their coverage. Drivers are measured, too: a job manager passes the variable on to
+# them. Then the others, which coverage would make a third slower. They have two workers: the longest each run a dozen
+# processes, and three of them at a time would let sessions and leases expire. pytest ends with 5 if it finds no test.
+nightly: install-dev browser ## every test, those that repeat themselves more often and with a random seed (WAYMARK_TESTS_SEED; fetches 330 MB for each of two Flink versions), and the coverage of each package by the tests of `make test`
+	@export WAYMARK_TESTS=nightly WAYMARK_TESTS_SEED=$${WAYMARK_TESTS_SEED:-$$RANDOM}; failed=0; \
+	  WAYMARK_PROGRAM_ENVIRONMENT=COVERAGE_PROCESS_CONFIG \
+	    $(PY) -m pytest $(PYTEST_ARGS) -m "not nightly" --cov --cov-report= $(TESTS) || [ $$? -eq 5 ] || failed=1; \
+	  $(PY) -m pytest $(subst -n $(WORKERS),-n 2,$(PYTEST_ARGS)) -m nightly $(TESTS) || [ $$? -eq 5 ] || failed=1; \
+	  $(PY) -m coverage json -q -o - | $(PY) -m tests.coverage_by_package; exit $$failed
 
 lint: install-dev ## ruff, mypy, the import contracts and the length of commit subjects
 	$(VENV)/bin/ruff check $(SOURCES)

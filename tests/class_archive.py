@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,21 +31,28 @@ def options(archive: Path) -> str:
 
 @contextlib.contextmanager
 def made(archive: Path) -> Iterator[None]:
-    """Create the archive in the background. Only the first process of the test run does it."""
+    """Create the archive in the background. Only the first process of the test run does it.
+
+    A failure is a warning in the summary of the run, because the tests only take longer.
+    """
     if not _is_ours_to_make(archive):
         yield
         return
-    maker = subprocess.Popen(
-        [sys.executable, "-m", "tests.class_archive", str(archive)],
-        cwd=_ROOT,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    log = archive.with_suffix(".log")
+    with log.open("w") as output:
+        maker = subprocess.Popen(
+            [sys.executable, "-m", "tests.class_archive", str(archive)],
+            cwd=_ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
     try:
         yield
     finally:
+        if maker.poll():
+            warnings.warn(f"no archive of classes was made:\n{log.read_text()[-2000:]}", stacklevel=1)
         maker.terminate()
         maker.wait()
 
@@ -80,6 +88,7 @@ def _make(archive: Path) -> None:
 
 if __name__ == "__main__":
     os.environ.setdefault("JDK_JAVA_OPTIONS", SHORT_LIVED)
+    os.environ.pop("SPARK_SUBMIT_OPTS", None)  # a JVM that writes an archive must not be told to read one
     path = Path(sys.argv[1])
     os.environ["JAVA_HOME"] = str(find_java(os.environ, path.parent / "java").home)
     _make(path)

@@ -47,7 +47,7 @@ def test_only_the_figure_is_not_folded(viewer: Client, run: Run) -> None:
     open_part, *folded = page.split('<details class="card folded"')
     charts = re.compile(r"charts/([a-z]+)\.json")
     assert charts.findall(open_part) == ["lanes"]
-    assert [charts.findall(part) for part in folded] == [[], [], ["alignments"], ["delays"], ["moved"]]
+    assert [charts.findall(part) for part in folded] == [[], [], [], ["alignments"], ["delays"], ["moved"]]
     assert all("data-remember" in part[:60] for part in folded)
 
 

@@ -23,10 +23,10 @@ class Profile:
     """The number of repetitions in tests.
 
     A test kills the job manager after every `kill_every` steps, and another one watches the checkpoints of a real Flink
-    for `flink_s` seconds. With `each_alone`, each example also runs as a separate job.
+    for `flink_s` seconds.
     """
 
-    chaos_rounds: int = 3
+    chaos_rounds: int = 2
     chaos_sinks: tuple[str, ...] = ("both@cluster",)
     snapshots_under_load: int = 3
     fire_scenarios: int = 6
@@ -36,21 +36,19 @@ class Profile:
     flink_versions: tuple[str, ...] = (FLINK_VERSION,)
     flink_s: float = 20
     wrong_answers: int = 6
-    each_alone: bool = False
 
 
 _NIGHTLY = Profile(
-    chaos_rounds=3,
+    chaos_rounds=2,
     chaos_sinks=_EVERY_SINK,
-    snapshots_under_load=8,
-    fire_scenarios=40,
-    fire_rounds=9,
-    fire_savepoints=200,
-    kill_every=4,
+    snapshots_under_load=5,
+    fire_scenarios=20,
+    fire_rounds=6,
+    fire_savepoints=120,
+    kill_every=5,
     flink_versions=_FLINK_VERSIONS,
-    flink_s=60,
-    wrong_answers=150,
-    each_alone=True,
+    flink_s=40,
+    wrong_answers=60,
 )
 _PROFILES = {
     "ci": Profile(),

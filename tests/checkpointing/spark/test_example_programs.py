@@ -22,7 +22,6 @@ from typing import Any
 import pytest
 
 from tests.chaos.cluster import Job, JobManagers
-from tests.profile import PROFILE
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.nightly, pytest.mark.stack, pytest.mark.spark, pytest.mark.timeout(900)]
@@ -99,8 +98,7 @@ def etl() -> Example:
     return Example("etl", parts, lambda out: sorted((row["id"], row["country"]) for row in rows(out)), expected)
 
 
-TOGETHER = [word_count, stream_join, deduplication, etl]
-JOBS = [[sessionization], *([[each] for each in TOGETHER] if PROFILE.each_alone else [TOGETHER])]
+JOBS = [[sessionization], [word_count, stream_join, deduplication, etl]]
 
 
 @pytest.mark.parametrize("examples", JOBS)

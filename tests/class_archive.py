@@ -88,7 +88,7 @@ def _make(archive: Path) -> None:
 
 if __name__ == "__main__":
     os.environ.setdefault("JDK_JAVA_OPTIONS", SHORT_LIVED)
-    os.environ.pop("SPARK_SUBMIT_OPTS", None)  # a JVM that writes an archive must not be told to read one
+    os.environ.pop("SPARK_SUBMIT_OPTS", None)  # Java cannot read an archive and write one at the same time
     path = Path(sys.argv[1])
     os.environ["JAVA_HOME"] = str(find_java(os.environ, path.parent / "java").home)
     _make(path)

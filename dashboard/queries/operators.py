@@ -11,9 +11,9 @@ from dashboard.queries.facts import select
 from dashboard.queries.rolled import RangeToRead, range_to_read
 from dashboard.queries.series import IN_SPAN, Span, in_span
 from monitoring.history.pipeline.columns import DAY, HOUR
-from monitoring.history.quantiles import MOST_HOURS
-from monitoring.history.stretches import hours_from
-from monitoring.models import Job, OperatorRollup
+from monitoring.history.quantiles import in_hours
+from monitoring.history.rows import Wish, count
+from monitoring.models import CheckpointStatus, Job, OperatorRollup
 
 EXACT = 2_000  # up to this number of completed checkpoints, their operators are read one by one
 PARTS = 48  # points of a small chart
@@ -64,7 +64,7 @@ class OperatorTrends:
     """The operators of a job, the largest state first.
 
     `seconds`: the width of the roll-ups that were read; None: the checkpoints were. `is_missing`: there are too many
-    checkpoints to read them one by one, and no roll-ups.
+    checkpoints to read their operators, and there are no roll-ups.
     """
 
     operators: list[OperatorTrend]
@@ -72,12 +72,6 @@ class OperatorTrends:
     is_missing: bool = False
 
 
-_COUNT = f"""
-SELECT count(*) AS number FROM (
-    SELECT FROM monitoring_run r JOIN monitoring_checkpoint c ON c.run_id = r.id
-    WHERE {IN_SPAN} AND c.status = 'COMPLETED' LIMIT %(most)s + 1
-) counted
-"""  # noqa: S608 - constants only
 _PARTS = f"""
 SELECT o.vertex_id AS operator, max(o.name) AS name, max(o.state_size) AS state_size,
        sum(o.checkpointed_size)::bigint AS written, max(o.end_to_end_duration) AS duration
@@ -90,9 +84,8 @@ GROUP BY 1, floor(extract(epoch FROM (c.triggered_at - %(start)s)) / %(width)s) 
 
 def read_operator_trends(job: Job, span: Span) -> OperatorTrends:
     """Return the operators' figures by part of the span, or by hour or UTC day if there are many checkpoints."""
-    number = select(_COUNT, in_span(job, span) | {"most": EXACT})[0]["number"]
-    to_read = range_to_read(job, span)
-    seconds = _width(to_read)
+    number, to_read = _count(job, span), range_to_read(job, span)
+    seconds = HOUR if in_hours(to_read.rolled) else DAY
     rows = list(_rollups(job, to_read, seconds)) if number > EXACT or number < to_read.at_least else []
     if not rows and number <= EXACT:
         return _from_checkpoints(job, span)
@@ -118,11 +111,14 @@ def _largest_first(operators: Iterable[OperatorTrend]) -> list[OperatorTrend]:
     return sorted(operators, key=lambda each: (-(each.state_size or 0), each.name))
 
 
-def _width(to_read: RangeToRead) -> int:
-    """Return the width in seconds of the roll-ups that cover the range."""
-    kept_from, start = hours_from(), to_read.rolled.start
-    has_hours = kept_from is None or start >= kept_from
-    return HOUR if has_hours and to_read.rolled.end - start <= timedelta(hours=MOST_HOURS) else DAY
+def _count(job: Job, span: Span) -> int:
+    """Count the completed checkpoints in PostgreSQL, up to EXACT + 1."""
+    wishes = [
+        Wish("status", "=", CheckpointStatus.COMPLETED),
+        Wish("triggered_at", ">=", span.start),
+        Wish("triggered_at", "<=", span.end),
+    ]
+    return count(job, wishes if span.run is None else [*wishes, Wish("number", "=", span.run)], EXACT + 1)
 
 
 def _rollups(job: Job, to_read: RangeToRead, seconds: int) -> Iterator[OperatorRollup]:

@@ -151,7 +151,7 @@ def figures_by_part(
     """
     _check(figures, stretch)
     if seconds is None:
-        seconds = HOUR if _in_hours(stretch) else DAY
+        seconds = HOUR if in_hours(stretch) else DAY
     width = timedelta(seconds=seconds)
     grouped: dict[datetime, list[dict[str, Any]]] = {}
     for row in read(job, [stretch], figures, longest=seconds, most=most)[0]:
@@ -164,7 +164,8 @@ def figures_by_part(
     return _figures(parts, figures, wanted)
 
 
-def _in_hours(stretch: Stretch) -> bool:
+def in_hours(stretch: Stretch) -> bool:
+    """Return whether a chart of the time range shows hours, and not days: it is short, and its hours are kept."""
     if stretch.end - stretch.start > timedelta(hours=MOST_HOURS):
         return False
     kept_from = hours_from()

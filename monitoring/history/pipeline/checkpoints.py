@@ -42,7 +42,7 @@ COPY (
      AND d.triggered_at >= to_timestamp(b.hour) AND d.triggered_at < to_timestamp(b.hour + {HOUR})
 ) TO STDOUT (FORMAT csv)
 """  # noqa: S608 (constants only)
-# Includes the operators that have a roll-up, so that it becomes empty if their checkpoints were deleted.
+# Also returns operators with a stored roll-up, so that a roll-up whose checkpoints were deleted becomes empty.
 _OPERATORS = f"""
 COPY (
     SELECT b.job_id, b.hour, o.at, 'COMPLETED', NULL, NULL, {{figures}}, NULL, o.vertex_id

@@ -73,6 +73,12 @@ def test_only_checkpoints_of_the_time_range_count(viewer: Client, job: Job, now:
     assert window[1:3] == ["10.0 MB", "+3.00 MB"]
 
 
+def test_only_checkpoints_of_the_run_count(viewer: Client, job: Job, now: datetime) -> None:
+    make.make_run(job, now)
+    assert len(rows(viewer, job, run=1)) == 2
+    assert rows(viewer, job, run=2) == []
+
+
 def test_state_that_shrinks_has_a_minus(viewer: Client, job: Job) -> None:
     OperatorCheckpoint.objects.filter(vertex_id=WINDOW, checkpoint__checkpoint_id=10).update(state_size=512 * 1024)
     assert rows(viewer, job)[0][1:3] == ["512 KB", "−512 KB"]

@@ -49,7 +49,8 @@ bench: install-dev browser ## run the benchmarks
 
 chaos: install-dev ## faults, kills, restarts under fire and snapshots under load for several hours (WAYMARK_TESTS_SEED repeats a run)
 	WAYMARK_TESTS=chaos $(PY) -m pytest -q -s tests/chaos tests/monitoring/fire \
-	  tests/checkpointing/coordinator/test_killed_at_every_step.py tests/checkpointing/spark/test_consistent_cut.py
+	  tests/checkpointing/coordinator/test_killed_at_every_step.py tests/checkpointing/spark/test_consistent_cut.py \
+	  tests/monitoring/discovery/test_random_changes.py tests/monitoring/discovery/test_random_applications.py
 
 clean: ## remove the virtual environment, the caches and ALL data under ./var
 	@if [ -s var/run/up.lock ] && kill -0 "$$(cat var/run/up.lock)" 2>/dev/null; then \

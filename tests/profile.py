@@ -36,6 +36,7 @@ class Profile:
     flink_versions: tuple[str, ...] = (FLINK_VERSION,)
     flink_s: float = 20
     wrong_answers: int = 6
+    discovery_changes: int = 150
 
 
 _NIGHTLY = Profile(
@@ -49,6 +50,7 @@ _NIGHTLY = Profile(
     flink_versions=_FLINK_VERSIONS,
     flink_s=40,
     wrong_answers=60,
+    discovery_changes=2_000,
 )
 _PROFILES = {
     "ci": Profile(),
@@ -63,6 +65,7 @@ _PROFILES = {
         kill_every=1,
         flink_s=180,
         wrong_answers=500,
+        discovery_changes=10_000,
     ),
 }
 _CI_SEED = 1

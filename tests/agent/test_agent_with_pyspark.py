@@ -14,7 +14,7 @@ import pytest
 from tests.agent.servers import Waymark, never_answers, raw_server
 from tests.agent.sessions import AGENT
 
-pytestmark = [pytest.mark.spark, pytest.mark.long]
+pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.long]
 
 PROGRAM = """
 import json, sys, time
@@ -96,7 +96,6 @@ def test_the_reports_equal_spark_s_own_progress(tmp_path: Path, java_home: Path)
     assert {post["program"]["name"] for post in server.posts} == {"shop"}
 
 
-@pytest.mark.nightly
 def test_a_server_that_hangs_does_not_delay_the_program(tmp_path: Path, java_home: Path) -> None:
     with raw_server(never_answers) as url:
         own = run(tmp_path, java_home, url, 8)

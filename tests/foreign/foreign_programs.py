@@ -83,6 +83,9 @@ class Place:
         defaults = {
             "spark.master": "local[2]",
             "spark.ui.enabled": "false",
+            # If stop() interrupts a foreachBatch, Spark searches the error, a long text, with a recursive regular
+            # expression. With the default stack the query's thread can die of it, and the query never ends.
+            "spark.driver.extraJavaOptions": "-Xss64m",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.streaming.checkpointLocation": str(self.checkpoints),
             "spark.eventLog.enabled": "true",
@@ -142,7 +145,7 @@ def foreign(place: Place, pyspark: str, *command: str, waymark: Mapping[str, str
     ):
         try:
             yield
-            place.process.communicate(b"\n", timeout=120)
+            place.process.communicate(b"\n")
             place.reports()
         finally:
             with suppress(ProcessLookupError):  # the JVM may still run

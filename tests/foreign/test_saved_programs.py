@@ -44,9 +44,10 @@ pytestmark = [
 
 WORD_COUNTS = str(PROGRAMS / "word_counts.py")
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-HDFS, ROCKSDB = (
-    f"org.apache.spark.sql.execution.streaming.state.{name}StateStoreProvider" for name in ("HDFSBacked", "RocksDB")
-)
+PROVIDERS = {
+    name: f"org.apache.spark.sql.execution.streaming.state.{prefix}StateStoreProvider"
+    for name, prefix in (("hdfs", "HDFSBacked"), ("rocksdb", "RocksDB"))
+}
 
 
 @pytest.fixture(scope="module")
@@ -91,10 +92,10 @@ def save_to(waymark: Waymark, target: str, settings: Settings) -> None:
     Cluster.objects.filter(pk=waymark.directory.pk).update(savepoint_target=target)
 
 
-def saved(waymark: Waymark, place: Place, version: str, words: Words, store: str = HDFS) -> Savepoint:
+def saved(waymark: Waymark, place: Place, version: str, words: Words, store: str = "hdfs") -> Savepoint:
     """Run the foreign program, save it after some batches, and stop it."""
     words.write("0", ["a", "b", "a"])
-    place = replace(place, settings={PROVIDER: store})
+    place = replace(place, settings={PROVIDER: PROVIDERS[store]})
     arguments = (WORD_COUNTS, str(words.input), str(words.output))
     with foreign(place, version, *arguments, waymark=waymark.variables), waymark.polling():
         until(waymark, "a batch", Checkpoint.objects.filter(status=CheckpointStatus.COMPLETED).exists)
@@ -117,8 +118,10 @@ def completed(savepoint: Savepoint) -> bool:
     return savepoint.state == SavepointState.COMPLETED
 
 
-@pytest.mark.parametrize("store", [HDFS, ROCKSDB], ids=["hdfs", "rocksdb"])
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("version", "store"),
+    [(VERSIONS[0], "hdfs"), (VERSIONS[1], "rocksdb"), (INSTALLED, "hdfs"), (INSTALLED, "rocksdb")],
+)
 def test_a_saved_query_continues_under_waymark_with_its_state_and_history(
     version: str,
     store: str,
@@ -132,7 +135,7 @@ def test_a_saved_query_continues_under_waymark_with_its_state_and_history(
     assert verify(savepoint.path, deep=True).batches == {UNNAMED: 1}
     before = Job.objects.get()
     conf = ("--conf", "execution.checkpointing.interval=500ms")
-    name = f"words of {version} {store[-24:]}"
+    name = f"words of {version} {store}"
     moved = ["--name", name, "--from-savepoint", savepoint.path]
     job = submit(job_managers, WORD_COUNTS, *conf, *moved, "--", str(words.input), str(words.output))
     try:

@@ -84,7 +84,11 @@ def lose_the_driver_of(job: JobOnDisk, shared: tuple[str, ...]) -> None:
     job.work.clear()
 
 
-@pytest.mark.parametrize("has_earlier_life", [False, True], ids=["first-life", "after-an-earlier-life"])
+@pytest.mark.parametrize(
+    "has_earlier_life",
+    [False, pytest.param(True, marks=pytest.mark.nightly)],
+    ids=["first-life", "after-an-earlier-life"],
+)
 def test_a_kill_at_any_step_loses_no_checkpoint_and_leaves_no_files(root: Path, has_earlier_life: bool) -> None:
     step = STRIDE // 2 if has_earlier_life else 0
     while True:

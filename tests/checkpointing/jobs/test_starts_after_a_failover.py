@@ -103,6 +103,7 @@ async def leaders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     await launcher.close()
 
 
+@pytest.mark.nightly
 async def test_sixty_jobs_start_in_the_order_of_priority_after_the_leaders_death(leaders: NextLeaders) -> None:
     drivers = leaders.launcher.drivers
     async with leaders.job_manager() as first:

@@ -62,6 +62,7 @@ def log_of(bench: FileSink) -> list[str]:
     return sorted(path.name for path in (bench.output / "_spark_metadata").glob("[!.]*"))
 
 
+@pytest.mark.nightly
 def test_each_row_is_there_once_after_restores_back_and_forward(bench: FileSink) -> None:
     older, newer = two_states(bench)
     states = (older, newer) if IS_CI else (older, newer, older, newer)

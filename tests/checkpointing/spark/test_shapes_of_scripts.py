@@ -10,7 +10,7 @@ import pytest
 
 from checkpointing.model.messages import DriverState
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.timeout(900)]
 
 QUERIES = {f"{sensor}_{kind}" for sensor in ("heat", "tilt") for kind in ("valid", "rejected", "metrics")}
 
@@ -44,7 +44,6 @@ def values(output: Path) -> list[float | None]:
     return sorted((json.loads(row).get("value") for file in files for row in file.splitlines()), key=str)
 
 
-@pytest.mark.nightly
 def test_several_queries_continue_from_a_checkpoint_below_the_same_directory(
     job_manager: Any, drivers: Any, place: Path, eventually: Any
 ) -> None:

@@ -50,7 +50,8 @@ COUNTED = []
 
 def start(name):
     spark.conf.set(STORE + "providerClass", ROCKSDB if name.endswith("rocksdb") else HDFS)
-    writer = SHAPES[name]().writeStream.queryName(name).trigger(processingTime="300 milliseconds")
+    # Spark delivers its reports to Python slowly. With shorter batches, they would queue up on a busy machine.
+    writer = SHAPES[name]().writeStream.queryName(name).trigger(processingTime="10 seconds")
     if name == "written":
         return writer.foreachBatch(lambda rows, batch: COUNTED.append((batch, rows.count()))).start()
     return writer.format("noop").outputMode("append" if name.startswith("joined") else "update").start()

@@ -9,12 +9,12 @@ from datetime import timedelta
 import pytest
 
 from monitoring.models import Cluster, DiscoverySource, FoundResource, Job
-from tests import profile
 from tests.monitoring.discovery.played_yarn import PlayedYarn
 from tests.monitoring.discovery.workers import Worker
+from tests.profile import PROFILE, SEED
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.nightly, pytest.mark.long, pytest.mark.django_db(transaction=True), pytest.mark.timeout(3600)]
 NAMES = 25
 ENDS = (("FINISHED", "SUCCEEDED"), ("FINISHED", "FAILED"), ("FAILED", "FAILED"), ("KILLED", "KILLED"))
 
@@ -49,22 +49,18 @@ def follows(yarn: PlayedYarn) -> bool:
     return set(running.values_list("uid", flat=True)) == set(yarn.live())
 
 
-@pytest.mark.parametrize(
-    "count",
-    [120, pytest.param(10_000, marks=[pytest.mark.nightly, pytest.mark.long, pytest.mark.timeout(3600)])],
-)
-def test_each_application_that_runs_has_one_cluster(yarn, yarn_source, count, monkeypatch):
+def test_each_application_that_runs_has_one_cluster(yarn, yarn_source, monkeypatch):
     monkeypatch.setattr("monitoring.discovery.yarn.polling.POLL_S", 0.1)
     # A poll fails if the active ResourceManager changes meanwhile. The test does not wait 30 s after each failure.
     monkeypatch.setattr("monitoring.discovery.rounds.AGAIN_AFTER", timedelta(seconds=0.1))
-    chance = random.Random(7 if count == 120 else profile.SEED)
+    chance = random.Random(SEED)
     errors: list[Exception] = []
     with PlayedYarn(standby=yarn.url).serving() as other:
         other.apps = yarn.apps
         DiscoverySource.objects.update(addresses=f"{other.url},{yarn.url}")
         workers = [Worker(errors), Worker(errors)]
         try:
-            for number in range(count):
+            for number in range(PROFILE.discovery_changes):
                 act(yarn, chance)
                 if number % 20 == 0:
                     yarn.standby, other.standby = (other.url, "") if chance.random() < 0.5 else ("", yarn.url)

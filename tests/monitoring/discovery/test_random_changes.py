@@ -16,9 +16,9 @@ from monitoring.discovery.claims import ClaimLost, claim_due
 from monitoring.discovery.found import Found, Key
 from monitoring.discovery.kubernetes import watching
 from monitoring.models import Cluster, DiscoverySource, FoundResource, Job
-from tests import profile
 from tests.monitoring.discovery.played_kubernetes import FLINK, PlayedKubernetes
 from tests.monitoring.discovery.workers import Worker
+from tests.profile import PROFILE, SEED
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -63,16 +63,15 @@ def applied(source: DiscoverySource) -> int:
     return int(version or 0)
 
 
-@pytest.mark.parametrize(
-    "count",
-    [150, pytest.param(10_000, marks=[pytest.mark.nightly, pytest.mark.long, pytest.mark.timeout(3600)])],
-)
-def test_no_duplicate_and_no_orphan_after_random_changes(kubernetes, source, count):
-    chance = random.Random(7 if count == 150 else profile.SEED)
+@pytest.mark.nightly
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_no_duplicate_and_no_orphan_after_random_changes(kubernetes, source):
+    chance = random.Random(SEED)
     errors: list[Exception] = []
     workers = [Worker(errors), Worker(errors)]
     try:
-        for number in range(count):
+        for number in range(PROFILE.discovery_changes):
             act(kubernetes, chance)
             if number % 25 == 0:
                 disturb(kubernetes, chance)

@@ -179,6 +179,7 @@ def test_a_missing_partition_is_reported_and_the_others_are_archived(old: Rows, 
     assert partitions_of(TABLES[1])[0].end == partitions_of(TABLES[0])[0].end
 
 
+@pytest.mark.nightly
 def test_archiving_on_a_full_disk_loses_no_rows_and_succeeds_once_there_is_space(
     old: Rows, pipeline: Pipeline, small_disk: Path, settings
 ) -> None:

@@ -23,7 +23,7 @@ from tests.monitoring.history.conftest import Pipeline
 from tests.monitoring.history.test_archive import ROOT, database_url
 from tests.monitoring.reported import NOTHING, done
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.usefixtures("spark")]
 SECOND = timedelta(seconds=1)
 TAKEN = done(WorkReason.ARCHIVED_LATE(count=1))
 
@@ -114,7 +114,6 @@ def test_late_rows_of_a_job_without_rows_on_that_day_are_counted(old: Rows, twin
     assert quantiles(run.job, OLD - SECOND, OLD + 6 * SECOND).counts["completed"] == 1
 
 
-@pytest.mark.nightly
 def test_a_late_row_of_a_day_without_files_is_archived(old: Rows, pipeline: Pipeline, twins) -> None:
     run = twins[0]
     for days in (2, 3):
@@ -126,7 +125,6 @@ def test_a_late_row_of_a_day_without_files_is_archived(old: Rows, pipeline: Pipe
     assert (part.counts["completed"], part.total) == (1, 2)
 
 
-@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_a_kill_before_any_step_counts_late_rows_exactly_once(
     old: Rows, pipeline: Pipeline, archive: Path, twins
@@ -153,7 +151,6 @@ def _count_text(rollups: list[dict[str, Any]]) -> str:
     return str(sum(row["completed"] + row["failed"] for row in rollups))
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("share_a_cluster", [False])
 def test_a_damaged_file_is_reported_and_other_days_are_processed(old: Rows, archive: Path, twins) -> None:
     late_one, prompt = twins

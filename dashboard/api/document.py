@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from http.client import responses
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
@@ -33,7 +34,7 @@ from dashboard.api import (
     system,
 )
 from dashboard.api.errors import Refused, answer_of, fields_of
-from dashboard.api.operations import Session, Token
+from dashboard.api.operations import REFUSALS, Session, Token
 
 DESCRIPTION = """The API provides everything that the pages show and do. Times are ISO 8601 with a time zone.
 Durations are milliseconds, or seconds if the name ends in `_s`. Sizes are bytes. `null` means unknown.
@@ -49,7 +50,7 @@ the rights of a viewer. A write token has your rights. Objects that you may not 
 
 
 class Api(NinjaAPI):
-    """Makes its OpenAPI document once, because that takes half a second of processor time."""
+    """Makes its OpenAPI document once, because that takes a second of processor time."""
 
     def get_openapi_schema(
         self, *, path_prefix: str | None = None, path_params: dict[str, Any] | None = None
@@ -59,7 +60,12 @@ class Api(NinjaAPI):
 
 @cache
 def _made(root: str) -> OpenAPISchema:
-    return get_schema(api, root)
+    made = get_schema(api, root)
+    for operations in made["paths"].values():
+        for operation in operations.values():
+            refusal = operation["responses"][REFUSALS[0]]
+            operation["responses"] |= {each: refusal | {"description": responses[each]} for each in REFUSALS}
+    return made
 
 
 api = Api(

@@ -11,7 +11,7 @@ from ninja.security.apikey import APIKeyCookie
 
 from dashboard.api.errors import ErrorOut
 
-REFUSALS = frozenset({400, 401, 403, 404, 409, 413, 415, 422, 429})
+REFUSALS = (400, 401, 403, 404, 409, 413, 415, 422, 429)
 
 
 class Token(HttpBearer):
@@ -37,8 +37,11 @@ class Session(APIKeyCookie):
 
 
 def answers(model: Any, status: int = 200) -> dict[Any, Any]:
-    """Return the `response` of an operation: the model of a success, and the format of every error."""
-    return {status: model, REFUSALS: ErrorOut}
+    """Return the `response` of an operation: the model of a success, and the format of every error.
+
+    Of the refusals, only the first is declared: the document copies it to the others.
+    """
+    return {status: model, REFUSALS[0]: ErrorOut}
 
 
 def router(tag: str) -> Router:

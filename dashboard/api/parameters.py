@@ -11,6 +11,7 @@ from functools import cache
 
 from django.http import HttpRequest, HttpResponse
 
+from dashboard.access.subjects import API
 from dashboard.api.errors import FieldError, answer_of
 
 Answer = Callable[[HttpRequest], HttpResponse]
@@ -26,7 +27,9 @@ class known_parameters:  # noqa: N801 - named in MIDDLEWARE like functions
 
     def process_view(self, request: HttpRequest, view: object, args: object, kwargs: object) -> HttpResponse | None:
         match = request.resolver_match
-        known = _parameters().get((request.method or "", f"/{match.route}")) if match and request.GET else None
+        if match is None or not match.route.startswith(API) or not request.GET:
+            return None
+        known = _parameters().get((request.method or "", f"/{match.route}"))
         if known is None:
             return None
         allowed = f"Not one of: {', '.join(sorted(known))}." if known else "This address takes no parameters."

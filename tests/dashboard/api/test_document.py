@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from django.urls import clear_script_prefix, set_script_prefix
+import pytest
+from django.test import Client
+from django.urls import clear_script_prefix, reverse, set_script_prefix
 from ninja import Schema
 
+from dashboard.api import parameters
 from dashboard.api.document import api, document
+from dashboard.api.operations import REFUSALS
 
 
 def schemas(of: type[Schema] = Schema) -> Iterator[type[Schema]]:
@@ -33,3 +37,21 @@ def test_the_document_is_made_once_for_each_prefix_of_the_address() -> None:
     finally:
         clear_script_prefix()
     assert api.get_openapi_schema() is made
+
+
+def test_every_operation_describes_every_refusal() -> None:
+    for path, operations in document()["paths"].items():
+        for method, operation in operations.items():
+            described = operation["responses"]
+            assert set(REFUSALS) <= described.keys(), (method, path)
+            assert described[404] == described[409] | {"description": "Not Found"}
+
+
+@pytest.mark.django_db
+def test_only_addresses_of_the_api_need_the_document() -> None:
+    """A page with parameters must not wait until a new process has made it."""
+    parameters._parameters.cache_clear()
+    assert Client().get(reverse("login"), {"next": reverse("clusters")}).status_code == 200
+    assert parameters._parameters.cache_info().currsize == 0
+    assert Client().get("/api/v1/jobs", {"cursor": "x"}).status_code == 401
+    assert parameters._parameters.cache_info().currsize == 0

@@ -12,6 +12,7 @@ with a text if none is active. Redirects are not followed: the next address is t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
@@ -50,8 +51,9 @@ class ResourceManagers:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for server in self._servers:
-            await server.close()
+        async with AsyncExitStack() as stack:  # closes all, even if it is canceled meanwhile
+            for server in self._servers:
+                stack.push_async_callback(server.close)
 
     async def live(self, tags: str, most: int) -> list[Any]:
         """Return the applications that have not ended, at most `most`. `tags`: separated by commas, "" for all."""

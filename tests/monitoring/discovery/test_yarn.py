@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 from datetime import timedelta
 
 import pytest
 from django.utils import timezone
 
 from monitoring.discovery.yarn import polling
+from monitoring.discovery.yarn.api import ResourceManagers
 from monitoring.discovery.yarn.applications import FLINK, SPARK, assign
 from monitoring.engine import registration
-from monitoring.engine.connection import basic
+from monitoring.engine.connection import Connection, basic
 from monitoring.engine.identity import Identity
 from monitoring.models import Cluster, DiscoverySource, FoundResource, Job, WatchedKind
 from monitoring.reasons.discoveries import DiscoveryReason
@@ -319,6 +322,20 @@ def test_the_active_resource_manager_is_found_among_several(yarn, yarn_source, l
 
 def source_error() -> object:
     return DiscoverySource.objects.get().last_error_value
+
+
+async def test_a_round_that_is_canceled_closes_the_connections_to_every_resource_manager(yarn):
+    """It may be canceled while it waits for the end of the first connection."""
+
+    async def canceled_at_its_end(connections: list[Connection]) -> None:
+        async with ResourceManagers(connections) as client:
+            await client.live("", 10)
+            asyncio.current_task().cancel()
+
+    with PlayedYarn(standby=yarn.url).serving() as other:
+        with pytest.raises(asyncio.CancelledError):
+            await canceled_at_its_end([Connection(other.url), Connection(yarn.url)])
+        gc.collect()  # pytest reports the warning of a session that is not closed as a failure
 
 
 def test_credentials_are_sent_and_wrong_ones_are_named(yarn, yarn_source, look):

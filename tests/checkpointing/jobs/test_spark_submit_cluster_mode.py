@@ -28,9 +28,9 @@ import json, os, signal, sys, time
 if "--kill" in sys.argv:
     open({said!r}, "w").write(json.dumps(sys.argv[1:]))
     sys.exit()
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
 print("Submitted application application_1700000000000_0007", flush=True)
 print(json.dumps(dict(pid=os.getpid(), arguments=sys.argv[1:], environ=dict(os.environ))), flush=True)
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
 time.sleep(0 if os.path.exists({said!r} + ".end") else 600)
 sys.exit(7)
 """

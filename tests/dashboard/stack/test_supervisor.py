@@ -19,10 +19,17 @@ from dashboard.stack.process import Command, wait_until
 from dashboard.stack.record import StackRecord, start_time
 from dashboard.stack.supervisor import PartFailed, Supervisor
 
+# The start of each program. Its file with a process ID is complete when it appears.
+_HEAD = """
+import os, signal, sys, time
+name, directory = sys.argv[1:]
+def write_pid(name, pid):
+    path = f"{directory}/{name}.pid"
+    with open(f"{path}.new", "w") as file: file.write(str(pid))
+    os.rename(f"{path}.new", path)
+"""
 # A program that writes to the journal when it starts and when it receives the stop signal.
 _SERVER = """
-import os, signal, sys
-name, directory = sys.argv[1:]
 def note(what):
     with open(f"{directory}/journal", "a") as file: file.write(f"{name} {what}\\n")
 def stop(*_):
@@ -30,7 +37,7 @@ def stop(*_):
 signal.signal(signal.SIGTERM, stop)
 note("started")
 print("hello from", name, flush=True)
-open(f"{directory}/{name}.pid", "w").write(str(os.getpid()))
+write_pid(name, os.getpid())
 while True: signal.pause()
 """
 
@@ -52,7 +59,7 @@ class Stack:
         grace_s: float = 10,
     ) -> Part:
         pid = self.directory / f"{name}.pid"
-        command = Command((sys.executable, "-S", "-c", source, name, str(self.directory)), stop_grace_s=grace_s)
+        command = Command((sys.executable, "-S", "-c", _HEAD + source, name, str(self.directory)), stop_grace_s=grace_s)
         program = Program(name, f"at {name}", command, ready or pid.exists, lambda: pid.unlink(missing_ok=True))
         return Part(program, after=after)
 
@@ -126,7 +133,7 @@ def test_starting_part_is_probed_ten_times_a_second(stack: Stack) -> None:
         asked.append(time.monotonic())
         return len(asked) == 8
 
-    chatty = "import time\nwhile True: print('not yet', flush=True); time.sleep(0.002)"
+    chatty = "while True: print('not yet', flush=True); time.sleep(0.002)"
     stack.run(stack.server("db", source=chatty, ready=ready), on_up=ask_to_stop)
     assert min(later - earlier for earlier, later in itertools.pairwise(asked)) >= 0.09
 
@@ -145,14 +152,13 @@ def test_failed_step_stops_the_stack(stack: Stack) -> None:
 
 def test_a_part_that_does_not_stop_is_killed_with_its_children(stack: Stack) -> None:
     stubborn = """
-import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 child = os.fork()
 if child == 0:
     os.setsid()  # as a job's driver is: not in the part's process group
     while True: time.sleep(60)
-open(f"{sys.argv[2]}/child.pid", "w").write(str(child))
-open(f"{sys.argv[2]}/{sys.argv[1]}.pid", "w").write(str(os.getpid()))
+write_pid("child", child)
+write_pid(name, os.getpid())
 while True: time.sleep(60)
 """
     stack.run(stack.server("db", source=stubborn, grace_s=0.3), on_up=ask_to_stop)

@@ -78,8 +78,8 @@ class FakeApplication(FakeJobManager):
 
     def start(self, job_id: str) -> None:
         """Start the first cluster."""
-        (self.started / "0").write_text(json.dumps(["", job_id]))
         with self.lock:
+            (self.started / "0").write_text(json.dumps(["", job_id]))
             self._take_up()
 
     def _take_up(self) -> None:

@@ -21,6 +21,7 @@ import json, sys, time
 from pyspark.sql import SparkSession, functions as F
 import waymark_agent
 
+waymark_agent.FLUSH_S = float(sys.argv[3])
 spark = (
     SparkSession.builder.appName("shop").master("local[2]").config("spark.sql.shuffle.partitions", "2")
     .config("spark.ui.enabled", "false").getOrCreate()
@@ -49,7 +50,7 @@ except Exception:
 """
 
 
-def run(directory: Path, java_home: Path, url: str, batches: int) -> list[dict[str, Any]]:
+def run(directory: Path, java_home: Path, url: str, flush_s: float) -> list[dict[str, Any]]:
     """Run the program, and return Spark's own progress of its first query."""
     (directory / "program.py").write_text(PROGRAM)
     environment = {
@@ -61,7 +62,7 @@ def run(directory: Path, java_home: Path, url: str, batches: int) -> list[dict[s
         "JAVA_HOME": str(java_home),
     }
     output = subprocess.run(
-        [sys.executable, "program.py", str(directory / "checkpoint"), str(batches)],
+        [sys.executable, "program.py", str(directory / "checkpoint"), "8", str(flush_s)],
         stdout=subprocess.PIPE,
         cwd=directory,
         env=environment,
@@ -75,7 +76,7 @@ def run(directory: Path, java_home: Path, url: str, batches: int) -> list[dict[s
 
 def test_the_reports_equal_spark_s_own_progress(tmp_path: Path, java_home: Path) -> None:
     with Waymark().running() as server:
-        own = run(tmp_path, java_home, server.url, 8)
+        own = run(tmp_path, java_home, server.url, flush_s=60)
     named = {each["name"]: each for each in server.queries.values()}
     assert named["counts"]["state"] == "ended"
     assert named["counts"]["exception"] is None
@@ -98,5 +99,5 @@ def test_the_reports_equal_spark_s_own_progress(tmp_path: Path, java_home: Path)
 
 def test_a_server_that_hangs_does_not_delay_the_program(tmp_path: Path, java_home: Path) -> None:
     with raw_server(never_answers) as url:
-        own = run(tmp_path, java_home, url, 8)
+        own = run(tmp_path, java_home, url, flush_s=2)
     assert len(own) >= 8

@@ -41,7 +41,7 @@ def module() -> ModuleType:
     """Return the agent's module with short waits."""
     found = load_agent()
     found.EVERY_S, found.FIRST_RETRY_S, found.LAST_RETRY_S = 0.02, 0.02, 0.1
-    found.TIMEOUT_S, found.FLUSH_S, found.LOG_EVERY_S = 0.5, 1.0, 0.0
+    found.FLUSH_S, found.LOG_EVERY_S = 1.0, 0.0
     return found
 
 
@@ -122,7 +122,8 @@ def test_running_queries_are_named_again_without_news(attach: Any, waymark: Waym
 def test_no_call_of_the_listener_waits_for_a_server_that_fails(
     attach: Any, module: ModuleType, talk: Callable[[socket.socket], None] | None
 ) -> None:
-    module.MOST_BATCHES = 200  # type: ignore[attr-defined]
+    """A call that waited for the server, or for a lock that is held during a request, would take 60 s."""
+    module.MOST_BATCHES, module.TIMEOUT_S = 200, 60.0  # type: ignore[attr-defined]
     spark = FakeSpark()
     with ExitStack() as stack:
         url = free_address() if talk is None else stack.enter_context(raw_server(talk))
@@ -133,13 +134,12 @@ def test_no_call_of_the_listener_waits_for_a_server_that_fails(
             began = time.perf_counter()
             spark.batch(query, number)
             calls.append(time.perf_counter() - began)
-        assert sorted(calls)[990] < 0.01
-        assert sum(calls) < 1.0
+        assert max(calls) < 20
         assert len(agent._queue) <= 201
         assert agent.is_running
         began = time.monotonic()
         agent.close()
-        assert time.monotonic() - began < module.FLUSH_S + 0.5
+        assert time.monotonic() - began < 20
 
 
 def test_an_outage_loses_only_the_oldest_batches_and_their_number_is_reported(

@@ -62,7 +62,7 @@ class Stack:
 
     def get(self, path: str) -> Any:
         token = (self.var / OWN_TOKEN).read_text()
-        return json.loads(read(self.job_manager + path, {"Authorization": f"Bearer {token}"}, timeout_s=10))
+        return json.loads(read(self.job_manager + path, {"Authorization": f"Bearer {token}"}, timeout_s=60))
 
     @property
     def job_manager(self) -> str:

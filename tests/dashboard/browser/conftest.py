@@ -60,6 +60,16 @@ class Reader:
         self.page.wait_for_load_state("networkidle")
         return self.page
 
+    def refresh(self, part: str) -> None:
+        """Refresh the live parts of the page, and wait until the part with this ID is replaced."""
+        self.page.evaluate(
+            """part => new Promise((done) => {
+              document.body.addEventListener("htmx:afterSettle", ({ detail }) => detail.target.id === part && done());
+              document.body.dispatchEvent(new CustomEvent("tick"));
+            })""",
+            part,
+        )
+
     def speak(self, language: str) -> None:
         """Read the next pages in this language."""
         name = settings.LANGUAGE_COOKIE_NAME

@@ -27,11 +27,11 @@ def test_jobs_are_selected_and_searched(read_as: Callable[..., Reader], signs_of
 
     page.get_by_label(f"Select {jobs[0].name}").check()
     expect(bulk).to_be_visible()
-    page.evaluate("document.body.dispatchEvent(new CustomEvent('tick'))")
-    page.wait_for_load_state("networkidle")
+    reader.refresh("fleet-live")
     expect(page.get_by_label(f"Select {jobs[0].name}")).to_be_checked()  # also after the table was refreshed
     page.get_by_role("button", name="Savepoint now").click()
     expect(page.get_by_role("heading", name="Savepoint now: 1 of 1")).to_be_visible()
+    page.wait_for_load_state()  # the palette listens then
     assert Savepoint.objects.filter(job=jobs[0], requested_by="olga", state="requested").exists()
 
     page.keyboard.press("Control+k")

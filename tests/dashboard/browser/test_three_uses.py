@@ -107,8 +107,7 @@ def test_menu_of_each_row_is_on_the_screen(read_as: Callable[..., Reader], job: 
         for link in page.locator(".row-menu [open] a").all():
             expect(link).to_be_in_viewport(ratio=1)
     reader.picture(f"fleet-menu-{size}", whole=False)
-    page.evaluate("document.body.dispatchEvent(new CustomEvent('tick'))")
-    page.wait_for_load_state("networkidle")
+    reader.refresh("fleet-live")
     expect(page.locator(".row-menu [open]")).to_have_count(1)
     assert reader.barriers() == []
     assert reader.complaints == []

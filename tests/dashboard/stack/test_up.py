@@ -49,7 +49,7 @@ class Product:
             self.process = subprocess.Popen(
                 [sys.executable, "manage.py", "up", *options], cwd=ROOT, env=self.environ, stdout=log, stderr=log
             )
-        wait_until(self.is_up, limit_s=120, what="all parts up")
+        wait_until(self.is_up, limit_s=240, what="all parts up")
         self.pids |= {part.pid for part in self.parts().values() if part.pid} | {self.process.pid}
 
     def is_up(self) -> bool:
@@ -74,7 +74,7 @@ class Product:
     def stop(self, number: signal.Signals) -> int:
         assert self.process is not None
         self.process.send_signal(number)
-        return self.process.wait(90)
+        return self.process.wait(240)
 
     def living(self) -> list[int]:
         """Return the live processes among those seen, and all whose working directory is below `var`, as of drivers."""
@@ -102,7 +102,7 @@ def test_stack_starts_recovers_stops_and_continues(product: Product) -> None:
     status = product.status()
     assert list(status)[: len(PARTS)] == PARTS
     assert all(part["pid"] and part["version"] for part in status.values())
-    assert get(f"{status['web']['address']}/healthz", 5.0)[0] == 200
+    assert get(f"{status['web']['address']}/healthz", 60.0)[0] == 200
     expect_closed_to_other_accounts(product, status)
 
     refused = product.manage("up")
@@ -111,7 +111,7 @@ def test_stack_starts_recovers_stops_and_continues(product: Product) -> None:
     assert f"already running on {product.var} (pid {product.process.pid})" in refused.stderr
 
     os.kill(status["redis"]["pid"], signal.SIGKILL)
-    wait_until(lambda: product.parts()["redis"].restarts == 1 and product.is_up(), limit_s=60, what="redis again")
+    wait_until(lambda: product.parts()["redis"].restarts == 1 and product.is_up(), limit_s=240, what="redis again")
     product.pids |= {part.pid for part in product.parts().values() if part.pid}
 
     with psycopg.connect(database_of(product)) as connection:
@@ -144,11 +144,11 @@ def expect_closed_to_other_accounts(product: Product, status: dict[str, Any]) ->
         assert can_open(product.var.rglob("*")) == []
     token = (product.var / "jobmanager-token").read_text()
     assert (answers(status["jobmanager"], ""), answers(status["jobmanager"], token)) == (401, 200)
-    wait_until(lambda: embedded_cluster_is_polled(product), limit_s=60, what="a poll of the embedded cluster")
+    wait_until(lambda: embedded_cluster_is_polled(product), limit_s=240, what="a poll of the embedded cluster")
 
 
 def answers(job_manager: dict[str, Any], token: str) -> int:
-    return get(f"{job_manager['address']}/overview", 5.0, token=token)[0]
+    return get(f"{job_manager['address']}/overview", 60.0, token=token)[0]
 
 
 def embedded_cluster_is_polled(product: Product) -> bool:

@@ -89,9 +89,9 @@ def test_page_shows_the_newest_snapshot_that_remains(operator: Client, job: Job,
 def test_page_of_another_run_cancels_nothing(operator: Client, job: Job, now: datetime, httpserver: HTTPServer) -> None:
     old = shown_on(operator, job)
     Run.objects.update(state=RunState.FINISHED, ended_at=now)
-    make.make_run(job, now, age=timedelta(seconds=20))
+    make.make_run(job, now, age=timedelta(minutes=20))
     page = send(operator, job, old)
-    assert "Nothing was canceled. Run 2 replaced run 1 20 s ago." in page
+    assert "Nothing was canceled. Run 2 replaced run 1 20 min ago." in page
     assert "The page below shows the current job." in page
     assert (httpserver.log, audited_actions()) == ([], [])
 

@@ -149,6 +149,7 @@ def test_the_configuration_page_leads_to_the_program(viewer: Client, operated_jo
 OPEN_TRANSACTIONS = """
 SELECT count(*) FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
+    AND backend_type = 'client backend'
 """
 
 

@@ -49,6 +49,7 @@ async function readPart() {
   const answer = await fetch(`${log.dataset.news}&start=${end}`, { headers: { Accept: "application/json" } });
   if (!answer.ok || answer.redirected) return false;
   const news = await answer.json();
+  if (!follow.checked) return false; // paused meanwhile
   const wasCut = news.size < end;
   if (!wasCut && news.text) append(news.text);
   const hasMoved = news.end !== end;

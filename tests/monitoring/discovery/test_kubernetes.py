@@ -338,6 +338,7 @@ def test_a_missing_right_is_named_and_the_rest_is_read(kubernetes, source, look)
     kubernetes.put("a")
     kubernetes.forbidden.add(("list", played.SESSION_JOB))
     kubernetes.forbidden.add(("watch", played.FLINK))
+    look()  # all lists, so that the second round only watches
     look(lasts_s=1.5)
     assert one().name == "prod/a"
     where = DiscoveryReason.IN_NAMESPACE(namespace="prod")
@@ -378,6 +379,7 @@ def test_a_server_that_hangs_holds_neither_the_tick_nor_another_source(kubernete
         rounds = Rounds(0.0)
         rounds.start_due(lambda report: None, lambda name, error: None)
         eventually("the other source is read", lambda: Cluster.objects.exists())
+        eventually("the hanging one is asked", lambda: hanging.requests)
         assert DiscoverySource.objects.get(name="hanging").claimed_by
         rounds.end()
         rounds.join()

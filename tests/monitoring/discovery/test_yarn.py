@@ -430,6 +430,7 @@ def test_a_resource_manager_that_hangs_does_not_hold_another_source(yarn, yarn_s
         rounds = Rounds(0.0)
         rounds.start_due(lambda report: None, lambda name, error: None)
         eventually("the other source is read", lambda: Cluster.objects.exists())
+        eventually("the hanging one is asked", lambda: hanging.queries)
         rounds.end()
         rounds.join()
         assert DiscoverySource.objects.get(name="hanging").claimed_by == "", "released at the end of the worker"

@@ -45,7 +45,7 @@ def changed(name: str, **changes: object) -> str:
 @pytest.fixture
 async def client(httpserver: HTTPServer) -> AsyncIterator[FlinkClient]:
     async with FlinkClient(
-        Connection(httpserver.url_for("").rstrip("/"), bearer("s3cret")), read_limit_s=2, command_limit_s=2
+        Connection(httpserver.url_for("").rstrip("/"), bearer("s3cret")), read_limit_s=30, command_limit_s=30
     ) as client:
         yield client
 

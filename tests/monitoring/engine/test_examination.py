@@ -13,6 +13,7 @@ import pytest
 from pytest_django import Settings
 
 from monitoring import outbound
+from monitoring.engine import examination, silence
 from monitoring.engine.connection import basic, bearer
 from monitoring.engine.examination import Problem, examine, unencrypted_secret
 from monitoring.engine.probe import Found
@@ -30,6 +31,11 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 def flink() -> Iterator[FlinkServer]:
     with running() as server:
         yield server
+
+
+@pytest.fixture(autouse=True)
+def long_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examination, "LIMIT_S", 30)
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +75,7 @@ def test_an_unknown_state_directory_causes_a_remark_without_configured_roots(
 
 
 def look(url: str, **fields: object) -> Found | Problem:
-    return examine(Cluster(name="c", rest_url=url, request_limit_s=2, **fields), lambda: NOW)
+    return examine(Cluster(name="c", rest_url=url, request_limit_s=30, **fields), lambda: NOW)
 
 
 def refused(url: str, **fields: object) -> Problem:
@@ -331,7 +337,9 @@ def test_untrusted_certificates_are_distinguished(authority: Authority, tmp_path
         assert (problem.field, problem.passing, text in str(problem.reason)) == (field, False, True), (name, problem)
 
 
-def test_mutual_tls(authority: Authority, tmp_path: Path) -> None:
+def test_mutual_tls(authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(silence, "_CONNECT_S", 30)
+    monkeypatch.setattr(silence, "_LATE_ERROR_LIMIT_S", 30)
     ours, foreign = authority.sign(("waymark",)), Authority("Foreign").sign(("waymark",))
     with running(authority.sign().server_context(tmp_path, clients=authority)) as flink:
         trusted = {"ca_bundle": authority.pem}

@@ -93,6 +93,10 @@ class TestLooking:
 
     pytestmark = pytest.mark.zookeeper
 
+    @pytest.fixture(autouse=True)
+    def long_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(high_availability, "_ZOOKEEPER_LIMIT_S", 60)
+
     @pytest.fixture
     def base(self) -> str:
         return f"/test-{uuid.uuid4().hex}"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from monitoring.engine import leaders
+from monitoring.engine import examination, leaders
 from monitoring.engine.examination import Problem, examine
 from monitoring.engine.probe import Found
 from monitoring.engine.zookeeper import Leader, LeaderWatch, Nobody, Quorum, find_leader
@@ -56,7 +56,7 @@ class Ensemble:
             zookeeper_hosts=hosts or self.quorum.hosts,
             zookeeper_root=self.quorum.root,
             zookeeper_cluster_id=self.quorum.cluster_id,
-            request_limit_s=2,
+            request_limit_s=30,
             **fields,
         )
 
@@ -103,7 +103,8 @@ def test_a_watch_follows_the_leader(ensemble: Ensemble) -> None:
     assert not watch.alive
 
 
-def test_a_cluster_is_added_by_its_quorum(ensemble: Ensemble) -> None:
+def test_a_cluster_is_added_by_its_quorum(ensemble: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examination, "LIMIT_S", 30)
     cluster = ensemble.cluster()
     problem = examine(cluster, lambda: NOW)
     assert isinstance(problem, Problem)

@@ -29,6 +29,7 @@ from monitoring.reasons.columns import columns
 from monitoring.reasons.engines import EngineReason
 from monitoring.reasons.refusals import RefusalReason
 from tests.checkpointing.watched.locations import START_MS, CountedFiles, Location
+from tests.waiting import eventually
 
 QUERY = "0" * 32
 
@@ -203,9 +204,11 @@ async def test_storage_that_hangs_is_given_up_and_gets_no_more_requests(root: Pa
     for _ in range(HANGING + 3):
         with pytest.raises(Unreachable):
             await watch.jobs()
+    eventually("all threads have begun", lambda: len(files.requests) >= HANGING)
     assert len(files.requests) == HANGING
     released.set()
-    for _ in range(200):
+    watch.client._read_limit_s = 5
+    for _ in range(6000):
         await asyncio.sleep(0.01)
         try:
             assert await watch.jobs() == {}

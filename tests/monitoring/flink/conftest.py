@@ -15,8 +15,11 @@ from tests.monitoring.flink.jobs import CountJobs
 from tests.monitoring.flink.program import compile_jobs, packed
 from tests.profile import PROFILE
 
-# How long Flink keeps the result of an operation (default: five minutes). It is short, so that tests see it expire.
-STORE_S = 3
+# How long Flink keeps the result of an operation (default: five minutes). Tests see it expire, but not before a slow
+# machine has read it.
+STORE_S = 20
+# For a job whose savepoint must still be in the history, of ten checkpoints, when its result has expired.
+SELDOM = {"execution.checkpointing.interval": "10 s"}
 LONG = pytest.mark.nightly
 
 

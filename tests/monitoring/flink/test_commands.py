@@ -15,7 +15,7 @@ from monitoring.engine.connection import Connection
 from monitoring.engine.errors import NotFound, NotReady, Refused, Unreachable
 from monitoring.engine.operations import Done, Failed, Forgotten, InProgress, Operation
 from tests.monitoring.flink.cluster import FlinkCluster
-from tests.monitoring.flink.conftest import LONG, STORE_S
+from tests.monitoring.flink.conftest import LONG, SELDOM, STORE_S
 from tests.monitoring.flink.jobs import CountJobs
 from tests.tcp_proxy import TcpProxy
 from tests.waiting import eventually
@@ -163,7 +163,7 @@ def test_a_lost_answer_never_causes_a_second_savepoint(flink: FlinkCluster, jobs
 
 @LONG
 def test_a_forgotten_request_is_reported_as_forgotten(jobs: CountJobs) -> None:
-    job_id, trigger = jobs.start(), new_id()
+    job_id, trigger = jobs.start(configuration=SELDOM), new_id()
 
     async def act(client: FlinkClient) -> None:
         await client.trigger_savepoint(job_id, trigger)

@@ -16,6 +16,7 @@ from monitoring.savepoints.cycle import advance
 from monitoring.savepoints.request import request_savepoint
 from monitoring.savepoints.settle import RETRY
 from tests.monitoring.flink.cluster import FlinkCluster
+from tests.monitoring.flink.conftest import SELDOM
 from tests.monitoring.flink.jobs import CountJobs
 from tests.tcp_proxy import TcpProxy
 from tests.waiting import eventually
@@ -25,7 +26,7 @@ from tests.waiting import eventually
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("stops_job", [False, True])
 def test_the_answer_is_lost_and_then_the_result(flink: FlinkCluster, jobs: CountJobs, stops_job: bool) -> None:
-    job_id = jobs.start(f"lost {uuid.uuid4().hex}")
+    job_id = jobs.start(f"lost {uuid.uuid4().hex}", configuration=SELDOM)
     proxy = TcpProxy(flink.url.removeprefix("http://"))
     Cluster.objects.create(name=f"behind a proxy {uuid.uuid4().hex}", rest_url=f"http://{proxy.address}")
     try:

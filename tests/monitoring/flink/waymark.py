@@ -27,7 +27,7 @@ from monitoring.recovery import cycle as recovery
 from monitoring.recovery.planned import awaited
 from monitoring.savepoints import cycle as savepoints
 from monitoring.savepoints.request import IN_FLIGHT, request_savepoint
-from tests.waiting import eventually
+from tests.waiting import LIMIT_S, eventually
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ class Waymark:
     ) -> None:
         self._poller.__exit__(kind, error, trace)
 
-    def until(self, what: str, condition: Callable[[], T], limit_s: float = 90) -> T:
+    def until(self, what: str, condition: Callable[[], T], limit_s: float = LIMIT_S) -> T:
         def turned() -> T:
             self._poller.start_due()
             self._poller.serve(0 if self._skips_waits and not self._poller.in_flight else SERVE_LIMIT_S)

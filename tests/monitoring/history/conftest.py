@@ -38,12 +38,21 @@ from monitoring.history.sketches import merged, quantiles
 from tests.monitoring.conftest import Rows
 from tests.monitoring.history.archive_rows import OLD, take_partitions_back
 from tests.monitoring.history.percentiles import near
+from tests.waiting import eventually
 
 ALWAYS = datetime(1, 1, 1, tzinfo=UTC)
 
 
 def dsn() -> str:
     return str(connection.cursor().connection.info.dsn) + f" password={connection.settings_dict['PASSWORD']}"
+
+
+def autovacuum_is_idle() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'autovacuum worker' AND backend_xid IS NOT NULL"
+        )
+        return bool(cursor.fetchone() == (0,))
 
 
 class Pipeline:
@@ -57,6 +66,7 @@ class Pipeline:
 
     def run(self) -> list[dict[str, int]]:
         """Run batches until there is no new row, and return their end offsets."""
+        eventually("autovacuum holds no transaction, which would delay the offset", autovacuum_is_idle)
         ends = []
         while (end := self.reader.latestOffset(self.offset)) != self.offset:
             self.batch(self.offset, end)

@@ -43,7 +43,7 @@ def mail_sink(settings) -> Iterator[MailSink]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         sink.port = free.getsockname()[1]
-    controller = Controller(sink, hostname="127.0.0.1", port=sink.port)
+    controller = Controller(sink, hostname="127.0.0.1", port=sink.port, ready_timeout=60)
     controller.start()
     settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
     settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", sink.port

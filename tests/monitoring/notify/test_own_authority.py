@@ -30,7 +30,7 @@ def https(authority, tmp_path):
 def smtps(authority, tmp_path, closed_port):
     sink = MailSink(port=closed_port)
     context = authority.sign(("127.0.0.1",)).server_context(tmp_path)
-    controller = Controller(sink, hostname="127.0.0.1", port=sink.port, ssl_context=context)
+    controller = Controller(sink, hostname="127.0.0.1", port=sink.port, ssl_context=context, ready_timeout=60)
     controller.start()
     yield sink
     controller.stop()

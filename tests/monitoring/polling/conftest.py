@@ -19,6 +19,7 @@ from werkzeug import Request, Response
 from monitoring.engine.client import FlinkClient
 from monitoring.engine.connection import Connection
 from monitoring.models import Cluster
+from monitoring.polling import observe
 from monitoring.polling.poller import Poller
 from tests.monitoring.newest_completed import outdated
 
@@ -324,7 +325,7 @@ class Workers:
 
     def __init__(self) -> None:
         self.clock = START + timedelta(minutes=5)
-        self._limit_s = 2.0
+        self._limit_s = 30.0
         self._ticks = 0
         self._pollers: list[Poller] = []
 
@@ -366,7 +367,8 @@ class Workers:
 
 
 @pytest.fixture
-def poll(db: None) -> Iterator[Workers]:
+def poll(db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workers]:
+    monkeypatch.setattr(observe, "FIGURES_FOR_S", 60.0)  # all figures are read, even on a slow machine
     workers = Workers()
     yield workers
     workers.stop()

@@ -85,7 +85,6 @@ def test_alternating_workers_store_the_same_as_one_worker(engine, watch, poll):
 def test_a_worker_whose_claim_expired_during_a_poll_writes_nothing(engine, cluster, poll):
     engine.job().add(1)
     engine.hang = "/jobs/overview"
-    poll.limit_s = 30.0
     poll.worker(0).start_due()
     eventually("asked", lambda: "/jobs/overview" in engine.asked)
     engine.hang = ""
@@ -105,7 +104,6 @@ def test_a_worker_whose_claim_expired_during_a_poll_writes_nothing(engine, clust
 
 def test_a_worker_that_stops_releases_its_claims(engine, cluster, poll):
     engine.hang = ".*"
-    poll.limit_s = 30.0
     poll.worker(0).start_due()
     poll.stop()
     engine.hang = ""
@@ -117,7 +115,6 @@ def test_a_worker_that_stops_releases_its_claims(engine, cluster, poll):
 def test_a_cluster_that_hangs_keeps_no_other_from_its_next_polls(engine, make_engine, watch, poll):
     hanging = make_engine()
     hanging.hang = ".*"
-    poll.limit_s = 30.0
     watch(hanging)
     sound = watch(engine)
     job = engine.job()

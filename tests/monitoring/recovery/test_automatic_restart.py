@@ -98,6 +98,7 @@ def test_a_run_that_runs_and_that_no_poll_reads_is_waited_for_within_a_limit(job
     assert AwaitRunning().conclude(attempt, runs, limit) == End(AttemptState.SUCCEEDED, Why.NEW_RUN_IS(state="RUNNING"))
 
 
+@pytest.mark.usefixtures("cycles_take_no_time")
 @pytest.mark.parametrize(
     ("wait", "expected"),
     [
@@ -365,6 +366,7 @@ def test_a_cluster_that_does_not_answer_gets_no_restart(job, job_manager, now):
     assert not job_manager.calls
 
 
+@pytest.mark.usefixtures("cycles_take_no_time")
 def test_pausing_stops_an_attempt_before_it_starts_anything(job, job_manager, now):
     job_manager.hangs_at = set()
     job_manager.loses_request_of = {"validate"}
@@ -495,6 +497,7 @@ def dies_again(job, job_manager, at):
     job_manager.end_times[job.current_run.engine_job_id] = int(at.timestamp() * 1000)
 
 
+@pytest.mark.usefixtures("cycles_take_no_time")
 def test_a_job_that_recovered_and_died_again_is_held_down_again(job, job_manager, now):
     """The job may return again, so decisions about its earlier death must not start it."""
     job_manager.loses_request_of = {"validate"}
@@ -506,6 +509,7 @@ def test_a_job_that_recovered_and_died_again_is_held_down_again(job, job_manager
     assert job_manager.count("run") == 0
 
 
+@pytest.mark.usefixtures("cycles_take_no_time")
 def test_a_death_found_by_a_later_poll_is_held_down_again(job, job_manager, now):
     job_manager.loses_request_of = {"validate"}
     advance(now)
@@ -519,6 +523,7 @@ def test_a_death_found_by_a_later_poll_is_held_down_again(job, job_manager, now)
     assert job_manager.count("run") == 1
 
 
+@pytest.mark.usefixtures("cycles_take_no_time")
 def test_a_decision_ends_with_the_death_of_a_run_that_was_started_since(job, job_manager, poll, now):
     """That run may have newer checkpoints than the run of the decision."""
     job_manager.loses_request_of = {"validate"}
@@ -533,6 +538,7 @@ def test_a_decision_ends_with_the_death_of_a_run_that_was_started_since(job, job
     assert RestartAttempt.objects.order_by("epoch").last().old_run == job.runs.order_by("number").last()
 
 
+@pytest.mark.usefixtures("cycles_take_no_time")
 @pytest.mark.parametrize("state", ["RUNNING", "CANCELED"])
 def test_the_end_of_a_decision_names_a_later_run_that_has_not_died(job, job_manager, poll, now, state):
     job_manager.loses_request_of = {"validate"}

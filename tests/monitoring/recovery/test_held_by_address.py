@@ -9,21 +9,17 @@ from datetime import datetime, timedelta
 import pytest
 from kazoo.client import KazooClient
 
+from monitoring.engine import high_availability
 from monitoring.engine.identity import identity_of
 from monitoring.models import Cluster, Job, RestartAttempt, RestartTrigger, Run
 from monitoring.recovery.attempt import open_attempt
 from monitoring.recovery.cycle import advance
-from monitoring.recovery.moving import _Cycle
+
+pytestmark = pytest.mark.usefixtures("cycles_take_no_time")
 
 KUBERNETES = {"high-availability.type": "kubernetes", "kubernetes.cluster-id": "fraud", "kubernetes.namespace": "prod"}
 # The hold-down with Kubernetes: a lease of 15 s, plus a margin.
 HELD = timedelta(seconds=45)
-
-
-@pytest.fixture(autouse=True)
-def cycles_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ignore the duration of cycles. On a busy machine it may exceed the second that a test leaves before a limit."""
-    monkeypatch.setattr(_Cycle, "_moment", property(lambda cycle: cycle._now))
 
 
 @pytest.fixture
@@ -142,7 +138,8 @@ def test_an_end_that_was_not_polled_yet_is_waited_for(flink, restart, job_manage
 
 
 @pytest.mark.zookeeper
-def test_the_configured_zookeeper_is_read(restart, flink, job_manager, zookeeper_hosts, now):
+def test_the_configured_zookeeper_is_read(restart, flink, job_manager, zookeeper_hosts, now, monkeypatch):
+    monkeypatch.setattr(high_availability, "_ZOOKEEPER_LIMIT_S", 60)
     root = f"/test-{uuid.uuid4().hex}"
     job_manager.config = {
         "high-availability.type": "zookeeper",

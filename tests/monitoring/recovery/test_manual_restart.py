@@ -401,6 +401,7 @@ def test_a_person_may_restart_a_job_whose_automation_is_paused(job, savepoint, s
     assert settle(restart_from(job, savepoint, "ada", now), now).state == "succeeded"
 
 
+@pytest.mark.usefixtures("cycles_take_no_time")
 def test_a_job_that_fails_by_itself_while_it_is_to_be_replaced_is_held_down(live, savepoint, job_manager, now):
     """Flink may revoke the failure. Then two runs would live."""
     restart_from(live, savepoint, "ada", now, stop_first=False)
@@ -413,6 +414,7 @@ def test_a_job_that_fails_by_itself_while_it_is_to_be_replaced_is_held_down(live
     assert job_manager.count("run") == 1
 
 
+@pytest.mark.usefixtures("cycles_take_no_time")
 def test_a_run_that_was_started_without_waymark_is_held_down_when_it_fails(job, savepoint, job_manager, poll, now):
     """The person requested the restart while that run lived, and Flink may revoke its failure."""
     attempt = restart_from(job, savepoint, "ada", now)

@@ -66,6 +66,7 @@ def test_a_silent_ensemble_does_not_exclude_a_recovery():
     assert why == EngineReason.ZOOKEEPER_SILENT(hosts=silent.hosts)
 
 
+@pytest.mark.usefixtures("cycles_take_no_time")
 @pytest.mark.parametrize("trigger", list(RestartTrigger))
 def test_nothing_is_started_while_it_is_stored(available, ensemble, quorum, job_manager, now, trigger):
     path = store(ensemble, quorum, available.current_run.engine_job_id)
@@ -81,6 +82,7 @@ def test_nothing_is_started_while_it_is_stored(available, ensemble, quorum, job_
     assert job_manager.count("run") == 1
 
 
+@pytest.mark.usefixtures("cycles_take_no_time")
 def test_nothing_is_started_while_the_zookeeper_credentials_are_unreadable(available, job_manager, now, settings):
     """Without the secret it is unknown whether the job is still stored in ZooKeeper."""
     cluster, key = available.cluster, settings.SECRET_KEY
@@ -97,6 +99,7 @@ def test_nothing_is_started_while_the_zookeeper_credentials_are_unreadable(avail
     assert job_manager.count("run") == 1
 
 
+@pytest.mark.usefixtures("cycles_take_no_time")
 def test_a_recovered_job_is_not_restarted(available, ensemble, quorum, job_manager, now):
     engine_id = available.current_run.engine_job_id
     store(ensemble, quorum, engine_id)

@@ -105,7 +105,7 @@ def settle(savepoint: Savepoint, now: datetime) -> Savepoint:
 
 def wait_for_copies() -> None:
     for thread in threading.enumerate():
-        if thread.name.startswith("saves "):
+        if thread.name.startswith(("saves ", "renews ")):
             thread.join(60)
 
 

@@ -140,7 +140,7 @@ class TestWorkers:
     def test_a_restart_remembers_which_storage_was_silent_when_it_chose(
         self, rows, job_manager, root, now, settings, monkeypatch, answers
     ):
-        monkeypatch.setattr("monitoring.recovery.unseen.LISTED_WITHIN_S", 1.0)
+        monkeypatch.setattr("monitoring.recovery.unseen.LISTED_WITHIN_S", 60.0 if answers else 1.0)
         monkeypatch.setattr(check_state, "STATE_READ_WITHIN_S", SOON_S)
         job_manager.can_validate = False
         launch = {"kind": "waymark", "jar_id": "program.py", "program_args": [], "configuration": {}}

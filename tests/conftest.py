@@ -27,7 +27,8 @@ _SESSION.chmod(0o711)  # PostgreSQL's user needs access to directories below
 os.environ["WAYMARK_VAR"] = str(_SESSION / "var")
 # Use the address, because some machines cannot resolve the name localhost.
 os.environ.setdefault("DJANGO_LIVE_TEST_SERVER_ADDRESS", "127.0.0.1")
-os.environ.setdefault("JDK_JAVA_OPTIONS", class_archive.SHORT_LIVED)
+# ZooKeeper need not survive a power cut here. With fsync, a busy disk delays its answers and ends sessions.
+os.environ.setdefault("JDK_JAVA_OPTIONS", f"{class_archive.SHORT_LIVED} -Dzookeeper.forceSync=no")
 # The directory of the run. xdist's workers inherit and share it, and the process that started the run removes it.
 _RUN = Path(os.environ.setdefault("WAYMARK_TEST_RUN", str(_SESSION)))
 # The archive of classes. xdist's workers inherit and share it, and the first worker that needs Java creates it.

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import boto3
 
-LIMIT_S = 30.0
+from tests.waiting import LIMIT_S
+
 _POLICY = '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}'
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dashboard.stack.ports import LOOPBACK, several_free
 from dashboard.stack.zookeeper import find_jars
+from tests.waiting import eventually
 
 
 class ZooKeeperEnsemble:
@@ -73,8 +74,12 @@ class ZooKeeperEnsemble:
             self.kill(index)
 
     def leader(self) -> int:
-        """Return the index of the server that leads the others."""
-        return next(index for index in self.running if self.mode(index) in ("leader", "standalone"))
+        """Wait until a server leads the others, and return its index."""
+
+        def found() -> list[int]:
+            return [index for index in self.running if self.mode(index) in ("leader", "standalone")]
+
+        return eventually("a server leads the others", found)[0]
 
     def mode(self, index: int) -> str:
         """Return leader, follower or standalone, or "" if the server does not serve."""
@@ -105,6 +110,7 @@ class ZooKeeperEnsemble:
                 "tickTime=500",
                 "initLimit=20",
                 "syncLimit=10",
+                "maxSessionTimeout=60000",
                 "admin.enableServer=false",
                 "4lw.commands.whitelist=srvr",
             ),

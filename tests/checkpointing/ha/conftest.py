@@ -19,7 +19,7 @@ from tests.tcp_proxy import TcpProxy
 from tests.zookeeper_ensemble import ZooKeeperEnsemble
 
 JOB_ID = "0123456789abcdef0123456789abcdef"
-SESSION_TIMEOUT_S = 4.0
+SESSION_TIMEOUT_S = 10.0
 
 
 class Connect(Protocol):

@@ -15,6 +15,7 @@ from checkpointing.model.checkpoint import CheckpointProperties, CompletedCheckp
 from checkpointing.model.messages import CheckpointKind
 
 JOB_ID = "0123456789abcdef0123456789abcdef"
+SESSION_TIMEOUT_S = 5.0  # the tests wait until it has expired
 
 
 class Contender:
@@ -53,7 +54,7 @@ def checkpoint_at(location: str) -> CompletedCheckpoint:
 
 
 def main(hosts: str, root: str, storage: str) -> None:
-    services = zookeeper_services(hosts, root, "demo", Path(storage), checkpoint_at, 2.0)
+    services = zookeeper_services(hosts, root, "demo", Path(storage), checkpoint_at, SESSION_TIMEOUT_S)
     contender = Contender()
     services.leader_election.start(contender)
     session_id = contender.granted.get()

@@ -52,8 +52,8 @@ class JobManagerBehindProxy:
         self.root = f"/test-{uuid.uuid4().hex}"
         self.directory = directory / self.root[1:]
         self.proxy = ZooKeeperFaultProxy(hosts)
-        self.connection = ZooKeeperConnection(self.proxy.address, self.root, session_timeout_s=4.0)
-        self.observer = ZooKeeperConnection(hosts, self.root, session_timeout_s=4.0)
+        self.connection = ZooKeeperConnection(self.proxy.address, self.root, session_timeout_s=10.0)
+        self.observer = ZooKeeperConnection(hosts, self.root, session_timeout_s=10.0)
         for connection in (self.connection, self.observer):
             connection.start()
         holder = self.connection if term_ends_with_the_session else self.observer
@@ -339,12 +339,12 @@ def check_held(manager, registry, outcome):
     # A successful hold is valid, unless the server ended the session: then the holder must notice the loss.
     until(lambda: held.lost or living.holder(JOB_ID) == 1)
     held.release()
-    assert living.wait_until_free(JOB_ID, 10) or held.lost
+    assert living.wait_until_free(JOB_ID, 30) or held.lost
 
 
 def check_released(manager, held, outcome):
     assert outcome.error is None
-    assert ZooKeeperAttemptRegistry(manager.observer, SystemClock()).wait_until_free(JOB_ID, 10)
+    assert ZooKeeperAttemptRegistry(manager.observer, SystemClock()).wait_until_free(JOB_ID, 30)
 
 
 def check_result(manager, _elected, outcome):

@@ -118,12 +118,12 @@ def test_conformance_L06_the_information_ends_with_the_session(make_contender, r
 
 @zookeeper
 def test_conformance_L10_L17_a_suspended_connection_revokes_at_once(make_contender, proxy, eventually):
-    contender = make_contender(hosts=proxy.address)
+    contender = make_contender(hosts=proxy.address, clock=ManualClock())  # so that the term does not expire
     eventually(lambda: contender.leads)
     session_id = contender.session_id
     proxy.cut()
-    eventually(lambda: contender.connection.state is ConnectionState.SUSPENDED)
-    assert not contender.election.has_leadership(session_id)
+    eventually(lambda: not contender.election.has_leadership(session_id))
+    assert contender.connection.state is ConnectionState.SUSPENDED
     eventually(lambda: contender.events == ["granted", "revoked"])
     with pytest.raises(LeadershipLost):
         contender.election.fence  # noqa: B018
@@ -204,9 +204,9 @@ def test_leadership_expires_on_the_monotonic_clock_without_contact_to_the_server
 
 @zookeeper
 def test_conformance_L07_M20_a_revoked_contender_does_not_change_the_leader_information(
-    make_contender, proxy, retrieval, eventually
+    make_contender, connect, proxy, retrieval, eventually
 ):
-    first = make_contender("http://127.0.0.1:1", hosts=proxy.address)
+    first = make_contender("http://127.0.0.1:1", connection=connect(proxy.address, session_timeout_s=5.0))
     eventually(lambda: first.leads)
     second = make_contender("http://127.0.0.1:2")
     proxy.cut()
@@ -261,13 +261,15 @@ def test_conformance_M11_closing_while_leading_revokes_and_withdraws(make_conten
 
 @zookeeper
 def test_conformance_M03_a_contender_may_close_the_election_in_its_grant(make_contender, eventually):
-    closed = threading.Event()
+    known, closed = threading.Event(), threading.Event()
 
     def close():
+        known.wait(60)
         contender.election.close()
         closed.set()
 
     contender = make_contender(on_grant=close)
+    known.set()
     assert closed.wait(20)
     eventually(lambda: contender.events == ["granted", "revoked"])
 

@@ -49,7 +49,7 @@ def make(request, root, tmp_path, files):
             hosts=request.getfixturevalue("zookeeper_hosts"),
             root=root,
             cluster_id=cluster_id,
-            session_timeout_s=4.0,
+            session_timeout_s=10.0,
         )
         services = make_services(settings, files.load)
         opened.append(services)

@@ -43,7 +43,7 @@ def start_standby(root, tmp_path):
     opened = []
 
     def start(hosts):
-        services = zookeeper_services(hosts, root, "demo", tmp_path, checkpoint_at, 4.0)
+        services = zookeeper_services(hosts, root, "demo", tmp_path, checkpoint_at, 10.0)
         opened.append(services)
         contender = Contender()
         services.leader_election.start(contender)

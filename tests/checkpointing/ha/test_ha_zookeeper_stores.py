@@ -198,7 +198,7 @@ def test_an_increment_without_an_answer_returns_no_id_and_repeats_none(connect, 
     # The counter requests the fence right before each write. From the second write on, answers are lost.
     writes = iter([lambda: None, proxy.swallow_replies])
     counter = ZooKeeperCheckpointIDCounter(
-        connect(proxy.address, operation_timeout_s=1.0), COUNTER, lambda: next(writes)()
+        connect(proxy.address, operation_timeout_s=5.0), COUNTER, lambda: next(writes)()
     )
     observer = ZooKeeperCheckpointIDCounter(connect(), COUNTER)
     observer.set_count(1)

@@ -52,8 +52,11 @@ async def _called(condition: Callable[[], Any]) -> Any:
 
 
 class RunningJobManager:
-    def __init__(self, directory: Path, launcher: FakeLauncher, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, directory: Path, launcher: FakeLauncher, environ: Mapping[str, str], *, limit_s: float = LIMIT_S
+    ) -> None:
         self.directory = directory
+        self.limit_s = limit_s
         self.launcher = launcher
         self.settings = JobManagerSettings.from_environ(
             {
@@ -137,7 +140,7 @@ class RunningJobManager:
         async def reached() -> bool:
             return await self.status(job_id) == status
 
-        await eventually(reached)
+        await eventually(reached, self.limit_s)
 
     async def operation(self, path: str) -> dict[str, Any]:
         """Wait for an asynchronous operation and return its result."""
@@ -146,7 +149,7 @@ class RunningJobManager:
             answer = await self.get(path)
             return [answer["operation"]] if answer["status"]["id"] == "COMPLETED" else []
 
-        (result,) = await eventually(completed)
+        (result,) = await eventually(completed, self.limit_s)
         return dict(result)
 
     async def savepoint(self, job_id: str, path: str = "savepoints", **body: Any) -> dict[str, Any]:

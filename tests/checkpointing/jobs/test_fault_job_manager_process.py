@@ -25,7 +25,9 @@ from tests.checkpointing.jobs.running_job_manager import LIMIT_S, RunningJobMana
 
 pytestmark = pytest.mark.zookeeper
 
-HEARTBEAT_TIMEOUT_S = 3
+SESSION = {"WAYMARK_ZOOKEEPER_SESSION_TIMEOUT": "10"}
+SHORT_SESSION = {"WAYMARK_ZOOKEEPER_SESSION_TIMEOUT": "5"}  # the next leader waits until it has expired
+HEARTBEAT_TIMEOUT_S = 6
 REPOSITORY = Path(__file__).parents[3]
 RETAIN = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "10 ms",
           "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
@@ -106,7 +108,7 @@ class DistantJobManager(RunningJobManager):
 
 @contextlib.asynccontextmanager
 async def in_a_process(cluster: Cluster, desk: Path, *options: str, **environ: str) -> AsyncIterator[DistantJobManager]:
-    manager = DistantJobManager(cluster, desk, *options, WAYMARK_ZOOKEEPER_SESSION_TIMEOUT="2", **environ)
+    manager = DistantJobManager(cluster, desk, *options, **SHORT_SESSION, **environ)
     await manager.start()
     try:
         yield manager
@@ -139,7 +141,7 @@ async def test_a_leader_killed_during_a_checkpoint_loses_neither_the_job_nor_a_c
         first.signal(signal.SIGKILL)
         [pending] = [trigger for trigger in driver.triggers if trigger.checkpoint_id == 3]
 
-        async with cluster.job_manager(WAYMARK_ZOOKEEPER_SESSION_TIMEOUT="2") as second:
+        async with cluster.job_manager(**SESSION) as second:
             cluster.drivers_find(second)
             await leads(second)
             await second.until(job_id, "RUNNING")
@@ -177,7 +179,7 @@ async def test_a_stopped_leader_that_resumes_after_its_term_changes_nothing(clus
         first.signal(signal.SIGSTOP)
         stopped_s = time.monotonic()
         try:
-            async with cluster.job_manager(WAYMARK_ZOOKEEPER_SESSION_TIMEOUT="2") as second:
+            async with cluster.job_manager(**SESSION) as second:
                 await leads(second)
                 driver.acknowledges = True
                 assert driver.connection is not None
@@ -219,7 +221,7 @@ async def test_a_complete_checkpoint_missing_in_an_empty_store_is_removed_with_t
         if driver_dies_too:
             (await first.driver(1)).kill(-9)
 
-        async with cluster.job_manager(WAYMARK_ZOOKEEPER_SESSION_TIMEOUT="2") as second:
+        async with cluster.job_manager(**SESSION) as second:
             cluster.drivers_find(second)
             await leads(second)
             await second.until(job_id, "RUNNING")
@@ -235,7 +237,7 @@ async def test_a_leader_whose_election_fails_ends_its_process_and_the_standby_ad
     desk = tmp_path / "desk"
     async with (
         in_a_process(cluster, desk, "mistake") as first,
-        cluster.job_manager(WAYMARK_ZOOKEEPER_SESSION_TIMEOUT="2") as second,
+        cluster.job_manager(**SESSION) as second,
     ):
         await leads(first)
         job_id = await first.submit_running(RETAIN)

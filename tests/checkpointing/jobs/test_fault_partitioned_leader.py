@@ -39,7 +39,8 @@ pytestmark = pytest.mark.zookeeper
 
 RESTART = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "10 ms",
            "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"}  # fmt: skip
-SESSION = {"WAYMARK_ZOOKEEPER_SESSION_TIMEOUT": "2"}
+SESSION = {"WAYMARK_ZOOKEEPER_SESSION_TIMEOUT": "10"}
+SHORT_SESSION = {"WAYMARK_ZOOKEEPER_SESSION_TIMEOUT": "5"}  # the new leader waits until it has expired
 # These paths describe the process that answers, and no job.
 OF_THE_PROCESS = re.compile(r"/config|/jobmanager/.*")
 
@@ -120,7 +121,7 @@ async def deposed(
     num_jobs: int = 1,
 ) -> AsyncIterator[Deposed]:
     hosts = {"ZOOKEEPER_HOSTS": proxy.address, "WAYMARK_DRIVERS_ON_SHUTDOWN": "leave"}
-    async with cluster.job_manager(**SESSION, **hosts) as old:
+    async with cluster.job_manager(**SHORT_SESSION, **hosts) as old:
         try:
             await leads(old)
             job_ids = [await old.submit_running(RESTART) for _ in range(num_jobs)]

@@ -30,7 +30,8 @@ LIMIT_S = 30
 RETAIN = {"execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
           "execution.checkpointing.num-retained": "3"}  # fmt: skip
 LEAVE = {"WAYMARK_DRIVERS_ON_SHUTDOWN": "leave"}
-SESSION = {"WAYMARK_ZOOKEEPER_SESSION_TIMEOUT": "2"}
+SESSION = {"WAYMARK_ZOOKEEPER_SESSION_TIMEOUT": "10"}
+SHORT_SESSION = {"WAYMARK_ZOOKEEPER_SESSION_TIMEOUT": "5"}  # the next leader waits until it has expired
 
 
 @pytest.fixture
@@ -112,7 +113,7 @@ async def test_a_term_lost_before_the_first_job_starts_none_and_the_next_leader_
         assert await first.checkpoint(job_ids[0]) == 1
 
     losses = lose_leadership_after("recover", proxy, monkeypatch)
-    async with cluster.job_manager(**LEAVE, **SESSION, ZOOKEEPER_HOSTS=proxy.address):
+    async with cluster.job_manager(**LEAVE, **SHORT_SESSION, ZOOKEEPER_HOSTS=proxy.address):
         await eventually(lambda: losses and losses[0].lost.is_set())
         async with cluster.job_manager(**SESSION) as third:
             cluster.drivers_find(third)
@@ -131,7 +132,7 @@ async def test_a_job_stored_when_the_term_is_lost_is_started_only_by_the_next_le
     cluster: Cluster, dispatchers: list[Dispatcher], proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lose_leadership_after("put", proxy, monkeypatch)
-    async with cluster.job_manager(**SESSION, ZOOKEEPER_HOSTS=proxy.address) as first:
+    async with cluster.job_manager(**SHORT_SESSION, ZOOKEEPER_HOSTS=proxy.address) as first:
         await leads(first)
         with pytest.raises(RequestRefused) as refusal:
             await first.submit()
@@ -197,7 +198,7 @@ async def test_a_term_lost_while_checkpoints_are_read_locks_and_removes_none(
     read = jobmanager.read_reachable
     loss = LossAfter(read, proxy, lambda: dispatchers[1].services.high_availability.leader_election)
     monkeypatch.setattr(jobmanager, "read_reachable", loss)
-    async with cluster.job_manager(**LEAVE, **SESSION, ZOOKEEPER_HOSTS=proxy.address) as second:
+    async with cluster.job_manager(**LEAVE, **SHORT_SESSION, ZOOKEEPER_HOSTS=proxy.address) as second:
         cluster.drivers_find(second)
         await eventually(loss.lost.is_set)
         monkeypatch.setattr(jobmanager, "read_reachable", read)

@@ -246,7 +246,7 @@ async def test_a_stop_during_the_final_savepoint_is_refused(
 async def test_a_driver_that_ends_by_itself_during_a_failing_stop_saves_afterwards(
     manager: RunningJobManager,
 ) -> None:
-    job_id = await manager.submit_running({"execution.checkpointing.timeout": "300 ms"})
+    job_id = await manager.submit_running({"execution.checkpointing.timeout": "5 s"})
     driver = await manager.driver(1)
     driver.acknowledges = False
     stopping = await manager.post(f"/jobs/{job_id}/stop")

@@ -18,9 +18,11 @@ from tests.checkpointing.jobs.cluster import Cluster, leads
 from tests.checkpointing.jobs.hard_mount import HardMount, hard_mount
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager, eventually, running_job_manager
 
-SILENCE_S = 1.0
+SILENCE_S = 3.0
 # Longer than every bounded wait, even on a busy machine. An unbounded wait would never end.
 BOUND_S = 60.0
+# Checkpoints on storage that answers complete within this time, even on a busy machine.
+IN_TIME = {"execution.checkpointing.timeout": "30 s"}
 
 
 @pytest.fixture
@@ -30,14 +32,12 @@ def mount(tmp_path: Path) -> Iterator[HardMount]:
 
 
 @pytest_asyncio.fixture
-async def manager(tmp_path: Path, mount: HardMount) -> AsyncIterator[RunningJobManager]:
-    async with running_job_manager(
-        tmp_path,
-        WAYMARK_SAVEPOINT_ROOTS=str(mount.path),
-        WAYMARK_STORAGE_TIMEOUT=str(SILENCE_S),
-        WAYMARK_HEARTBEAT_TIMEOUT="3",
-    ) as running:
+async def manager(tmp_path: Path, mount: HardMount, request: pytest.FixtureRequest) -> AsyncIterator[RunningJobManager]:
+    """Yield a job manager. A test may give it settings as the parameter of this fixture."""
+    limits = {"WAYMARK_SAVEPOINT_ROOTS": str(mount.path), "WAYMARK_STORAGE_TIMEOUT": str(SILENCE_S)}
+    async with running_job_manager(tmp_path, **{**limits, **getattr(request, "param", {})}) as running:
         yield running
+        mount.answer()  # the end on hanging storage has a test of its own
 
 
 def on(mount: HardMount, **more: str) -> dict[str, str]:
@@ -59,13 +59,13 @@ async def completed_checkpoints(manager: RunningJobManager, job_id: str) -> int:
     return int((await manager.get(f"/jobs/{job_id}/checkpoints"))["counts"]["completed"])
 
 
-async def hung_job(manager: RunningJobManager, mount: HardMount) -> str:
+async def hung_job(manager: RunningJobManager, mount: HardMount, **more: str) -> str:
     """Start a job whose storage threads all hang, and whose checkpoints keep failing. Return its ID.
 
     The job runs only after the storage hangs, so that the start of a checkpoint always hangs first.
     """
     manager.launcher.becomes_running = False
-    job_id = await manager.submit(on(mount))
+    job_id = await manager.submit(on(mount, **more))
     driver = await eventually(
         lambda: next(
             (each for each in manager.launcher.drivers if each.spec.job_id == job_id and each.session_id), None
@@ -116,6 +116,7 @@ async def test_other_jobs_are_checkpointed_canceled_and_submitted(manager: Runni
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("manager", [{"WAYMARK_HEARTBEAT_TIMEOUT": "3"}], ids=["short lease"], indirect=True)
 async def test_hanging_storage_fails_checkpoints_but_loses_no_driver(
     manager: RunningJobManager, mount: HardMount
 ) -> None:
@@ -133,7 +134,7 @@ async def test_hanging_storage_fails_checkpoints_but_loses_no_driver(
 
 
 async def test_job_continues_when_its_storage_answers(manager: RunningJobManager, mount: HardMount) -> None:
-    hanging = await hung_job(manager, mount)
+    hanging = await hung_job(manager, mount, **{"execution.checkpointing.timeout": "1 s"})
     before = await completed_checkpoints(manager, hanging)
 
     mount.answer()
@@ -162,7 +163,7 @@ async def test_a_savepoint_to_hanging_storage_fails_and_reports_that_it_does_not
 async def test_job_on_hanging_storage_is_canceled_and_cleaned_up_later(
     manager: RunningJobManager, mount: HardMount, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hanging = await manager.submit_running(on(mount))
+    hanging = await manager.submit_running(on(mount, **IN_TIME))
 
     async def completed() -> bool:
         return await completed_checkpoints(manager, hanging) > 0
@@ -220,7 +221,8 @@ async def test_the_job_manager_ends_in_bounded_time(
         async with asyncio.timeout(BOUND_S):
             await manager.shut_down()
         assert all(driver.process.exited.done() for driver in manager.launcher.drivers)
-        assert f"could not all be closed (SUSPENDED): the storage of job {hung} has not answered for 1 s" in caplog.text
+        silence = f"the storage of job {hung} has not answered for {SILENCE_S:g} s"
+        assert f"could not all be closed (SUSPENDED): {silence}" in caplog.text
         mount.answer()
 
 
@@ -236,7 +238,7 @@ async def test_the_job_manager_ends_even_if_its_directory_hangs(
             waiting = await manager.submit_running(
                 {
                     "restart-strategy.type": "fixed-delay",
-                    "restart-strategy.fixed-delay.delay": "1 s",
+                    "restart-strategy.fixed-delay.delay": "5 s",
                     "execution.state-recovery.from-local": "false",
                 }
             )
@@ -253,6 +255,8 @@ async def test_the_job_manager_ends_even_if_its_directory_hangs(
             mount.answer()
 
 
+# Four of its requests wait for the whole limit.
+@pytest.mark.parametrize("manager", [{"WAYMARK_STORAGE_TIMEOUT": "2"}], ids=["short limit"], indirect=True)
 async def test_a_submission_that_names_it_is_refused_and_others_are_not(
     manager: RunningJobManager, mount: HardMount
 ) -> None:
@@ -278,7 +282,7 @@ async def test_the_next_leader_serves_even_if_the_storage_of_an_ended_job_hangs(
     limits = {"WAYMARK_SAVEPOINT_ROOTS": str(mount.path), "WAYMARK_STORAGE_TIMEOUT": str(SILENCE_S)}
     async with cluster.job_manager(**limits) as first:
         await leads(first)
-        ended = await first.submit_running(on(mount))
+        ended = await first.submit_running(on(mount, **IN_TIME))
 
         async def completed() -> bool:
             return await completed_checkpoints(first, ended) > 0

@@ -79,11 +79,11 @@ async def test_a_read_times_out_and_names_its_target(storage: Storage) -> None:
 
 
 async def test_a_read_that_makes_progress_does_not_time_out() -> None:
-    io, steps = executor(silence_s=0.5), threading.Event()
+    io, steps = executor(silence_s=4.0), threading.Event()
 
     def read() -> str:
         for _ in range(8):
-            steps.wait(0.1)
+            steps.wait(0.6)
             progressed()
         return "all"
 
@@ -154,11 +154,11 @@ async def test_wait_ends_when_all_calls_are_silent(storage: Storage) -> None:
 async def test_silence_is_logged_and_work_that_ends_in_time_is_not(
     storage: Storage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    io = executor(silence_s=0.2, threads=4)
+    io = executor(silence_s=3.0, threads=4)
     assert await io.run(lambda: 7) == 7
     hanging = [Outcome(io, storage.call) for _ in range(2)]
     await eventually(lambda: len(caplog.messages) == 2)
-    assert caplog.messages[-1] == "the storage of job 1 has not answered for 0.2 s; 2 of 4 threads wait for it"
+    assert caplog.messages[-1] == "the storage of job 1 has not answered for 3 s; 2 of 4 threads wait for it"
     storage.answers.set()
     await eventually(lambda: all(call.result for call in hanging))
 

@@ -452,9 +452,7 @@ async def test_a_driver_that_reconnects_continues(manager: RunningJobManager) ->
 
 @pytest.mark.parametrize("seen_running", [True, False])
 async def test_silence_past_the_timeout_is_a_lost_driver(tmp_path: Path, seen_running: bool) -> None:
-    async with running_job_manager(
-        tmp_path, WAYMARK_HEARTBEAT_TIMEOUT="1.5", WAYMARK_REGISTRATION_TIMEOUT="1.5"
-    ) as manager:
+    async with running_job_manager(tmp_path, WAYMARK_HEARTBEAT_TIMEOUT="1.5") as manager:
         manager.launcher.becomes_running = seen_running
         job_id = await manager.submit()
         driver = await manager.driver(1)

@@ -106,7 +106,7 @@ async def test_a_leader_that_died_before_it_created_the_secret_fails_one_attempt
         pods.kubernetes.secrets.clear()
         pod["status"] = {"phase": "Pending"}
         pods.kubernetes.nodes[pod["metadata"]["name"]].container = None
-    async with pods.job_manager(**ha, start_limit_s=0.3) as second:
+    async with pods.job_manager(**ha, start_limit_s=5.0) as second:
         await leads(second)
         await attempt_runs(second, job_id, 2)
         attempts = (await second.get(f"/jobs/{job_id}"))["attempts"]

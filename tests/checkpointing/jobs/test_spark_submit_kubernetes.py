@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from checkpointing.jobs.launching import cluster
 from checkpointing.jobs.launching.deployment import Site
 from checkpointing.jobs.launching.local import LocalDriverLauncher
 from checkpointing.model.driver_spec import DriverSpec
@@ -21,8 +22,9 @@ LIMIT_S = 120.0
 
 
 async def test_the_pod_reads_from_the_shared_storage_and_is_removed_with_its_attempt(
-    tmp_path: Path, java_home: Path
+    tmp_path: Path, java_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(cluster, "_KILL_S", 240.0)  # the limit of spark-submit --kill, which starts a JVM
     work = tmp_path / "work"
     with KubernetesApi().serving() as api:
         configuration = {

@@ -369,7 +369,7 @@ async def test_checkpoint_missing_in_the_store_is_awaited(
 
 @zookeeper
 async def test_a_new_leader_reports_hanging_storage_and_adopts_the_driver(cluster: Cluster, tmp_path: Path) -> None:
-    limits = {"WAYMARK_STORAGE_TIMEOUT": "0.5", "WAYMARK_SAVEPOINT_ROOTS": str(tmp_path / "mount")}
+    limits = {"WAYMARK_STORAGE_TIMEOUT": "5", "WAYMARK_SAVEPOINT_ROOTS": str(tmp_path / "mount")}
     with hard_mount(tmp_path / "mount") as mount:
         async with cluster.job_manager(**LEAVE, **limits) as first:
             await leads(first)
@@ -381,7 +381,7 @@ async def test_a_new_leader_reports_hanging_storage_and_adopts_the_driver(cluste
             await leads(second)
             await eventually(lambda: cluster.launcher.drivers[0].registrations >= 2)
             await eventually(
-                lambda: has_exception(second, job_id, "StorageSilent", "the storage has not answered for 0.5 s")
+                lambda: has_exception(second, job_id, "StorageSilent", "the storage has not answered for 5 s")
             )
             assert await second.status(job_id) == "RECONCILING"
             mount.answer()

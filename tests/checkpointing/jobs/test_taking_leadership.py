@@ -25,7 +25,8 @@ from tests.tcp_proxy import TcpProxy
 
 pytestmark = pytest.mark.zookeeper
 
-SESSION = {"WAYMARK_ZOOKEEPER_SESSION_TIMEOUT": "2", "WAYMARK_DRIVERS_ON_SHUTDOWN": "leave"}
+SESSION = {"WAYMARK_ZOOKEEPER_SESSION_TIMEOUT": "10", "WAYMARK_DRIVERS_ON_SHUTDOWN": "leave"}
+SHORT_SESSION = {"WAYMARK_ZOOKEEPER_SESSION_TIMEOUT": "5"}  # the next leader waits until it has expired
 ELECTION_THREADS = ("leader-election", "leader-contender")
 REQUESTS = ("children", "commit", "confirm", "create_sequential", "delete", "ensure", "find")
 ENDED_JOB = "e" * 32
@@ -175,9 +176,10 @@ async def three_contenders(
         results = FileJobResultStore(old.settings.state_directory / "ha" / "job-result-store")
         results.create_dirty_result(JobResult(ENDED_JOB, "ended", JobStatus.FAILED, 1, 2))
         contenders = []
-        for hosts in (proxy.address, cluster.hosts, cluster.hosts):
+        for hosts, session in ((proxy.address, SHORT_SESSION), (cluster.hosts, {}), (cluster.hosts, {})):
             names = {"ZOOKEEPER_HOSTS": hosts, "WAYMARK_ZOOKEEPER_ROOT": cluster.root}
-            contender = RunningJobManager(cluster.directory, cluster.launcher, {**SESSION, **environ, **names})
+            settings = {**SESSION, **session, **environ, **names}
+            contender = RunningJobManager(cluster.directory, cluster.launcher, settings)
             contenders.append(contender)
             stack.push_async_callback(contender.shut_down)
         contenders[0].end_process = lambda _: proxy.cut()

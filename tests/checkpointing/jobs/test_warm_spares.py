@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from checkpointing.jobs.launching import spare_pool
 from checkpointing.jobs.launching.admission import Load
 from checkpointing.jobs.launching.local import LocalDriverLauncher
 from checkpointing.jobs.launching.processes import StartedProcess
@@ -25,6 +26,8 @@ ROOT = Path(__file__).resolve().parents[3]
 AT_ONCE = SpareLimits(
     start_delay_s=0.0, retry_delay_s=0.0, kept_without_job_s=60.0, max_age_s=3600.0, swept_after_s=0.0
 )
+
+HAND_OVER_S = 60.0  # for a busy machine
 
 DRIVER = """
 import time
@@ -47,7 +50,9 @@ time.sleep(600)
 JOB_MANAGER = """
 import os, sys, time
 from pathlib import Path
-from tests.checkpointing.jobs.test_warm_spares import launcher_in, spec
+from checkpointing.jobs.launching import spare_pool
+from tests.checkpointing.jobs.test_warm_spares import HAND_OVER_S, launcher_in, spec
+spare_pool._HAND_OVER_S = HAND_OVER_S
 state = Path(sys.argv[1])
 launcher = launcher_in(state)
 launcher.launch(spec(state, 1))
@@ -120,6 +125,11 @@ def spares_of(state: Path) -> list[int]:
             except OSError:
                 continue
     return found
+
+
+@pytest.fixture(autouse=True)
+def spares_have_time_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spare_pool, "_HAND_OVER_S", HAND_OVER_S)
 
 
 @pytest.fixture
@@ -249,8 +259,9 @@ async def test_older_of_two_ready_spares_is_used(state: Path) -> None:
 
 
 async def test_a_spare_that_does_not_answer_is_killed_before_the_attempt_starts_again(
-    launcher: Launcher, state: Path
+    launcher: Launcher, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(spare_pool, "_HAND_OVER_S", 3.0)
     (state / "deaf").touch()
     launcher.launch(spec(state, 1))
     (deaf,) = await eventually(lambda: spares_of(state))

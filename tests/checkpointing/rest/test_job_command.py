@@ -280,6 +280,10 @@ async def test_a_refused_savepoint_is_never_in_progress(manager: RunningJobManag
     assert "Driver" not in await run(manager, "show", job_id)
 
 
+async def is_in_progress(manager: RunningJobManager, job_id: str) -> bool:
+    return bool((await manager.get(f"/jobs/{job_id}/checkpoints"))["counts"]["in_progress"] == 1)
+
+
 async def test_a_savepoint_that_takes_longer_than_the_timeout_continues(manager: RunningJobManager) -> None:
     job_id = await manager.submit_running()
     (await manager.driver(1)).acknowledges = False
@@ -290,7 +294,7 @@ async def test_a_savepoint_that_takes_longer_than_the_timeout_continues(manager:
 
     assert error.returncode == 3
     assert "is still in progress after 0 s and continues" in str(error)
-    assert (await manager.get(f"/jobs/{job_id}/checkpoints"))["counts"]["in_progress"] == 1
+    await eventually(lambda: is_in_progress(manager, job_id))
 
 
 async def test_ctrl_c_prints_that_the_operation_continues(
@@ -320,7 +324,7 @@ async def test_ctrl_c_prints_that_the_operation_continues(
 
     assert await asyncio.to_thread(call)
     assert stderr.getvalue().strip() == f"Interrupted. The savepoint continues; see: manage.py job show {job_id}"
-    assert (await manager.get(f"/jobs/{job_id}/checkpoints"))["counts"]["in_progress"] == 1
+    await eventually(lambda: is_in_progress(manager, job_id))
 
 
 def write_log(manager: RunningJobManager, job_id: str, attempt: int, text: str) -> None:

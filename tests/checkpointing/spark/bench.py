@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,13 @@ def word(number: int) -> str:
     return hashlib.sha512(str(number).encode()).hexdigest() * 2
 
 
+def write_input(file: Path, lines: Iterable[str]) -> None:
+    """Write a file at once into a directory that a running query reads."""
+    hidden = file.parents[1] / f".{file.name}"
+    hidden.write_text("\n".join(lines))
+    hidden.rename(file)
+
+
 @dataclass
 class Bench:
     """A runner of one query over text files, with one file per batch."""
@@ -67,8 +74,7 @@ class Bench:
         chance = random.Random(number)
         words = [word(chance.randrange(120)) for _ in range(200)]
         self.expected.update(words)
-        (self.root / f".{number}").write_text("\n".join(words))
-        (self.root / f".{number}").rename(self.input / f"{number}.txt")
+        write_input(self.input / f"{number}.txt", words)
 
     @property
     def input(self) -> Path:

@@ -55,6 +55,7 @@ from tests.waiting import eventually
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = Path(__file__).parent / "programs"
 LIMIT_S = 120.0
+REAL_DRIVER_S = 240.0  # for what may start a Python, a JVM and a Spark session
 T = TypeVar("T")
 
 
@@ -146,8 +147,10 @@ class JobManager:
         return states[-1].state if states else None
 
     def await_state(self, attempt: int, state: DriverState) -> StatusUpdate:
-        eventually(f"{state} of attempt {attempt}", lambda: self.state(attempt) is state)
-        return next(m for m in reversed(self.heard(StatusUpdate)) if m.attempt == attempt)
+        return eventually(
+            f"{state} of attempt {attempt}",
+            lambda: [m for m in self.heard(StatusUpdate) if m.attempt == attempt and m.state is state],
+        )[-1]
 
     # --- checkpoints ---
 
@@ -315,7 +318,7 @@ async def manager(
 ) -> AsyncIterator[RunningJobManager]:
     """Yield a whole job manager in the test's event loop, which starts real drivers."""
     launcher: Any = LocalDriverLauncher(launcher_environ, lambda: java_home, tmp_path / "state")
-    running = RunningJobManager(tmp_path, launcher, {})
+    running = RunningJobManager(tmp_path, launcher, {}, limit_s=REAL_DRIVER_S)
     await running.start()
     yield running
     await running.shut_down()

@@ -15,6 +15,7 @@ from checkpointing.model.messages import CheckpointKind, DriverState, Heartbeat,
 from checkpointing.spark.job import plan_queries
 from checkpointing.spark.program import ProgramError
 from checkpointing.spark.running_query import PlannedQuery, RunningQuery
+from checkpointing.spark.staging import QueryFiles
 from checkpointing.spark.starting_state import NoState
 from tests.checkpointing.spark import taking
 
@@ -87,6 +88,21 @@ def numbers_come(query: RunningQuery, eventually: Callable[..., object]) -> None
     )
 
 
+def commits_seen_at(call: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
+    """Return the newest epochs that the product found during `call`. A read before it could be out of date."""
+    seen: list[int | None] = []
+    last_commit = QueryFiles.last_commit
+
+    def noted(files: QueryFiles) -> int | None:
+        seen.append(last_commit(files))
+        return seen[-1]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(QueryFiles, "last_commit", noted)
+        call()
+    return seen
+
+
 def assert_nothing_is_missing(seen: set[int]) -> None:
     for partition in range(PARTITIONS):
         mine = [number for number in seen if number % PARTITIONS == partition]
@@ -94,7 +110,7 @@ def assert_nothing_is_missing(seen: set[int]) -> None:
 
 
 def test_a_checkpoint_of_a_running_query_is_an_epoch_that_it_is_restored_from(
-    spark: Any, tmp_path: Path, eventually: Callable[..., object]
+    spark: Any, tmp_path: Path, eventually: Callable[..., object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers = Numbers(spark, tmp_path)
     first = numbers.start("first")
@@ -102,8 +118,7 @@ def test_a_checkpoint_of_a_running_query_is_an_epoch_that_it_is_restored_from(
     eventually("the first epoch", lambda: first.files.last_commit() is not None)
     numbers_come(first, eventually)
     agent = taking.Taking([first], tmp_path)
-    last = first.files.last_commit()
-    agent.trigger(1)
+    last, *_ = commits_seen_at(lambda: agent.trigger(1), monkeypatch)
     checkpoint = agent.complete(1, eventually)
     assert last is not None
     assert checkpoint.batches == {"numbers": last + 1}, "the epoch in flight is the one that is waited for"

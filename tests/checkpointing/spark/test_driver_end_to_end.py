@@ -13,6 +13,7 @@ from checkpointing.model.messages import (
     DelayCheckpoint,
     DriverState,
     Heartbeat,
+    QueryProgress,
     Register,
     Stop,
     VertexKind,
@@ -89,7 +90,13 @@ def every_batch_is_counted(job_manager: Any, batches: list[list[str]], eventuall
         ids[VertexKind.SOURCE]: VertexRows(written=sum(map(len, batches))),
         ids[VertexKind.STATEFUL]: VertexRows(state=distinct, updated=updated, removed=0, late=0),
     }
-    eventually("the rows", lambda: job_manager.heard(Heartbeat)[-1].queries["words"].rows == expected)
+    eventually("the rows", lambda: (newest := progress(job_manager)) and newest.rows == expected)
+
+
+def progress(job_manager: Any) -> QueryProgress | None:
+    """Return the query's newest figures, or None before its first batch."""
+    queries: dict[str, QueryProgress] = job_manager.heard(Heartbeat)[-1].queries
+    return queries.get("words")
 
 
 def savepoint_of_a_batch_in_flight(job_manager: Any, words: Any, feed: Any, eventually: Any) -> None:
@@ -98,8 +105,10 @@ def savepoint_of_a_batch_in_flight(job_manager: Any, words: Any, feed: Any, even
     eventually("a batch in flight", words.is_held)
     take = job_manager.trigger(2, CheckpointKind.SAVEPOINT)
     assert take.acknowledgements == [], "the batch in flight has not ended"
-    delay = eventually("what the savepoint waits for", lambda: job_manager.heard(DelayCheckpoint))[-1]
-    assert delay.checkpoint_id == 2
+    delay = eventually(
+        "what the savepoint waits for",
+        lambda: [delay for delay in job_manager.heard(DelayCheckpoint) if delay.checkpoint_id == 2],
+    )[-1]
     assert delay.cause.startswith("Query 'words' has not come to the end of batch ")
     words.let_go()
     eventually("the savepoint", lambda: len(take.acknowledgements) == 4)
@@ -111,8 +120,6 @@ def savepoint_of_a_batch_in_flight(job_manager: Any, words: Any, feed: Any, even
     assert all(m.start_delay > 0 for m in stateful)
     assert sum(m.processed_records for m in stateful) > 0
     assert by_kind[VertexKind.SOURCE].subtasks[0].metrics.processed_records == 300
-    eventually(
-        "a heartbeat with the batch", lambda: job_manager.heard(Heartbeat)[-1].queries["words"].input_rows == 300
-    )
+    eventually("a heartbeat with the batch", lambda: (p := progress(job_manager)) and p.input_rows == 300)
     (executor,) = job_manager.heard(Heartbeat)[-1].executors
     assert (executor.id, executor.cores, executor.max_memory > 0) == ("driver", 2, True)

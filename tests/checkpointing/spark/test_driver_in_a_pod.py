@@ -16,7 +16,7 @@ from checkpointing.jobs.launching.kubernetes.launcher import KubernetesLauncher,
 from tests.checkpointing.jobs.played_kubernetes import NAMESPACE, PlayedKubernetes, real_process
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager
 from tests.checkpointing.jobs.running_job_manager import eventually as soon
-from tests.checkpointing.spark.conftest import PROGRAMS, Words
+from tests.checkpointing.spark.conftest import PROGRAMS, REAL_DRIVER_S, Words
 from tests.storage_servers import StorageServer
 
 pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.timeout(900)]
@@ -52,8 +52,12 @@ async def manager(
     checkpoints, savepoints = f"{s3.root}/pods/checkpoints", f"{s3.root}/pods/savepoints"
     defaults = PodDefaults(NAMESPACE, "jobs", 60.0, checkpoints, savepoints, root=str(tmp_path / "pods"))
     pods: Any = KubernetesLauncher(kubernetes.api(), defaults, SITE, os.environ, ["AWS_*"], list_interval_s=0.2)
-    settings = {"WAYMARK_CHECKPOINT_DIR": checkpoints, "WAYMARK_SAVEPOINT_DIR": savepoints}
-    running = RunningJobManager(tmp_path, pods, {**settings, "WAYMARK_JOBMANAGER_TOKEN": "of the job manager"})
+    environ = {
+        "WAYMARK_CHECKPOINT_DIR": checkpoints,
+        "WAYMARK_SAVEPOINT_DIR": savepoints,
+        "WAYMARK_JOBMANAGER_TOKEN": "of the job manager",
+    }
+    running = RunningJobManager(tmp_path, pods, environ, limit_s=REAL_DRIVER_S)
     await running.start()
     yield running
     await running.shut_down()

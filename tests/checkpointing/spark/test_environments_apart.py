@@ -20,7 +20,7 @@ import pytest_asyncio
 from checkpointing.jobs.launching.local import LocalDriverLauncher
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager
 from tests.checkpointing.jobs.running_job_manager import eventually as soon
-from tests.checkpointing.spark.conftest import PROGRAMS
+from tests.checkpointing.spark.conftest import PROGRAMS, REAL_DRIVER_S
 from tests.pyspark_environments import CACHE
 
 pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.timeout(1800)]
@@ -33,7 +33,8 @@ NEWER = {"pyspark": "4.3.0", "pandas": "2.3.3"}
 @pytest_asyncio.fixture
 async def manager(tmp_path: Path, java_home: Path) -> AsyncIterator[RunningJobManager]:
     launcher: Any = LocalDriverLauncher({**os.environ}, lambda: java_home, tmp_path / "state")
-    running = RunningJobManager(tmp_path, launcher, {"WAYMARK_ENVIRONMENT_DIR": str(CACHE / "environments")})
+    environ = {"WAYMARK_ENVIRONMENT_DIR": str(CACHE / "environments")}
+    running = RunningJobManager(tmp_path, launcher, environ, limit_s=REAL_DRIVER_S)
     await running.start()
     yield running
     await running.shut_down()
@@ -120,7 +121,8 @@ async def test_versions_and_secrets_of_two_jobs_are_apart(manager: RunningJobMan
 
 def files_with(directory: Path, text: bytes) -> list[Path]:
     found = []
-    for path in directory.rglob("*"):
+    # os.walk skips directories that are removed meanwhile.
+    for path in (Path(parent, name) for parent, _, names in os.walk(directory) for name in names):
         try:
             if path.is_file() and text in path.read_bytes():
                 found.append(path)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from checkpointing.clock import SystemClock
+from checkpointing.clock import Clock, ManualClock, SystemClock
 from checkpointing.ids import new_id
 from checkpointing.model.messages import (
     AcknowledgeCheckpoint,
@@ -39,14 +39,16 @@ def lease_lost() -> threading.Event:
 def make_link(lease_lost: threading.Event) -> Iterator[MakeLink]:
     made: list[JobManagerLink] = []
 
-    def make(find_address: Callable[[float], str | None], lease_s: float = 30.0) -> JobManagerLink:
+    def make(
+        find_address: Callable[[float], str | None], lease_s: float = 30.0, clock: Clock | None = None
+    ) -> JobManagerLink:
         link = JobManagerLink(
             LinkSettings("job", 1, lease_s),
             find_address,
             lambda: Register("job", 1, 7, DriverState.RUNNING, (), {"words": 4}),
             lambda: Vitals({"words": QueryProgress(4, 300, 1200)}),
             lease_lost.set,
-            SystemClock(),
+            clock or SystemClock(),
         )
         made.append(link)
         link.start()
@@ -122,13 +124,14 @@ def test_messages_of_an_old_session_are_dropped(job_manager: Any, make_link: Mak
 def test_a_refused_driver_does_not_reconnect(
     job_manager: Any, make_link: MakeLink, lease_lost: threading.Event, eventually: Any
 ) -> None:
-    link = make_link(lambda _: job_manager.address, lease_s=1.0)
+    link = make_link(lambda _: job_manager.address)
     link.incoming.get(timeout=20)
     job_manager.send(Refused("attempt 1 is not the current one"))
     message = link.incoming.get(timeout=20)
     assert isinstance(message, Refused)
     eventually("the thread ends", lambda: not link._thread.is_alive())
-    assert not lease_lost.wait(1.5), "a refused driver ends by itself"
+    eventually("the watch ends", lambda: not link._lease_watch.is_alive())
+    assert not lease_lost.is_set(), "a refused driver ends by itself"
 
 
 def test_the_lease_runs_out_when_no_leader_is_known(make_link: MakeLink, lease_lost: threading.Event) -> None:
@@ -148,18 +151,27 @@ def test_the_lease_expires_without_the_job_manager(
 def test_heartbeats_that_are_answered_renew_the_lease(
     job_manager: Any, make_link: MakeLink, lease_lost: threading.Event, eventually: Any
 ) -> None:
-    link = make_link(lambda _: job_manager.address, lease_s=2.0)
+    clock = ManualClock()
+    link = make_link(lambda _: job_manager.address, lease_s=2.0, clock=clock)
     link.incoming.get(timeout=20)
-    eventually("many heartbeats", lambda: len(job_manager.heard(Heartbeat)) > 16)  # more than 3 s
+    assert_is_renewed(link, clock, eventually)
     assert not lease_lost.is_set()
+
+
+def assert_is_renewed(link: JobManagerLink, clock: ManualClock, eventually: Any) -> None:
+    """Let more than two leases of 2 s pass."""
+    for _ in range(5):
+        clock.advance(1.0)
+        eventually("a renewed lease", lambda: link._confirmed_s == clock.monotonic())
 
 
 def test_a_leader_that_postpones_a_registration_renews_the_lease_until_then(
     job_manager: Any, make_link: MakeLink, lease_lost: threading.Event, eventually: Any
 ) -> None:
     job_manager.answer = Wait(job_manager.session_id)
-    link = make_link(lambda _: job_manager.address, lease_s=2.0)
-    eventually("many registrations", lambda: len(job_manager.heard(Register)) > 8)  # more than 4 s
+    clock = ManualClock()
+    link = make_link(lambda _: job_manager.address, lease_s=2.0, clock=clock)
+    assert_is_renewed(link, clock, eventually)
     assert not lease_lost.is_set()
     assert link.incoming.empty()
     job_manager.answer = None
@@ -177,11 +189,12 @@ def test_a_job_manager_that_hangs_does_not_renew_the_lease(
         assert lease_lost.wait(20)
 
 
-def test_close_waits_for_the_last_messages(job_manager: Any, make_link: MakeLink) -> None:
+def test_close_waits_for_the_last_messages(job_manager: Any, make_link: MakeLink, eventually: Any) -> None:
     link = make_link(lambda _: job_manager.address)
     link.send(status(DriverState.FINISHED))
     assert link.close(20)
-    assert job_manager.heard(StatusUpdate)[0].state is DriverState.FINISHED
+    [received] = eventually("the status", lambda: job_manager.heard(StatusUpdate))
+    assert received.state is DriverState.FINISHED
 
 
 def test_close_stops_waiting_after_its_limit(make_link: MakeLink) -> None:

@@ -25,13 +25,13 @@ from tests.checkpointing.jobs.cluster import leads
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager
 from tests.checkpointing.jobs.running_job_manager import eventually as soon
 from tests.checkpointing.jobs.test_local_recovery import came_from_another_boot
-from tests.checkpointing.spark.conftest import ROOT, Words
+from tests.checkpointing.spark.conftest import REAL_DRIVER_S, ROOT, Words
 
 pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.timeout(900)]
 
 LIMIT_S = 180.0
-# The sink skips batch numbers that it knows, and the test can hold a batch. Each batch reads all available files: after
-# a restart from the checkpoint, a batch number that the sink knows would have other rows.
+# The sink skips batch numbers that it knows, and the test can hold a batch that has not begun yet. Each batch reads all
+# available files: after a restart from the checkpoint, a batch number that the sink knows would have other rows.
 PROGRAM = """
 import json, os, time
 from pathlib import Path
@@ -40,12 +40,13 @@ def rows(spark, args):
     output = Path(args["output"])
 
     def write(frame, batch):
+        held = (output / "hold").exists()
         target = output / f"{batch:05}.json"
         if not target.exists():
             partial = output / f".{batch}.{os.getpid()}"
             partial.write_text(json.dumps([row["value"] for row in frame.collect()]))
             partial.rename(target)
-        while (output / "hold").exists():
+        while held and (output / "hold").exists():
             (output / "held").touch()
             time.sleep(0.01)
 
@@ -125,7 +126,7 @@ async def test_an_idempotent_sink_loses_no_row_and_doubles_none(
         "JAVA_HOME": str(java_home),
     }
     launcher: Any = LocalDriverLauncher(os.environ, lambda: java_home, tmp_path / "state")
-    first, second = (RunningJobManager(tmp_path, launcher, environ) for _ in range(2))
+    first, second = (RunningJobManager(tmp_path, launcher, environ, limit_s=REAL_DRIVER_S) for _ in range(2))
     expected: Counter[str] = Counter()
 
     def feed(number: int) -> None:

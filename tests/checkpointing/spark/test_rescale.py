@@ -18,7 +18,7 @@ from checkpointing.spark.rescale import (
     target_partitions,
 )
 from checkpointing.spark.running_query import RunningQuery
-from tests.checkpointing.spark.bench import LAYOUTS, Bench
+from tests.checkpointing.spark.bench import LAYOUTS, Bench, write_input
 from tests.checkpointing.spark.test_plan import AGGREGATE
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -135,10 +135,10 @@ def test_a_joins_four_stores_are_rescaled_together(bench: Rescaling) -> None:
         frame = side("left").alias("l").join(side("right").alias("r"), on).select("l.value")
         return frame.writeStream.foreachBatch(lambda f, _: pairs.extend(row["value"] for row in f.collect()))
 
-    (bench.root / "left" / "1.txt").write_text("\n".join("abcdefgh"))
+    write_input(bench.root / "left" / "1.txt", "abcdefgh")
     checkpoint = bench.taken_and_stopped(bench.first(joined(), 2, 0), 1)
     query = bench.again(checkpoint, joined(), "again", 5)
-    (bench.root / "right" / "1.txt").write_text("\n".join("abxdefgh"))
+    write_input(bench.root / "right" / "1.txt", "abxdefgh")
     bench.run_all(query)
     assert parallelism(bench.taken_and_stopped(query, 2)) == [5]
     assert sorted(pairs) == list("abdefgh")

@@ -15,7 +15,7 @@ from checkpointing.model.messages import VertexKind
 from checkpointing.spark import failure
 from checkpointing.spark.running_query import RunningQuery
 from checkpointing.storage import SnapshotIncomplete, state_file_path, verify
-from tests.checkpointing.spark.bench import DRIVERS_LAYOUT, LAYOUTS, OTHER_LAYOUTS, STATE, Bench, word
+from tests.checkpointing.spark.bench import DRIVERS_LAYOUT, LAYOUTS, OTHER_LAYOUTS, STATE, Bench, word, write_input
 from tests.checkpointing.spark.topic_log import Topic, TopicLog
 from tests.spark_session import PARTITIONS
 
@@ -147,7 +147,7 @@ def test_large_state_is_checked_by_hadoops_crc_files_and_verified_by_its_content
     bench = format_2
     query = RunningQuery(bench.planned(counting(bench, {}), bench.root / "first"))
     query.start()
-    (bench.input / "many.txt").write_text("\n".join(word(number) for number in range(30_000)))
+    write_input(bench.input / "many.txt", map(word, range(30_000)))
     for _ in range(4):
         bench.run_all(query)
         bench.feed()
@@ -223,17 +223,17 @@ def test_a_stream_stream_join_is_known_with_its_four_stores(bench: Bench) -> Non
     kinds = [vertex.kind for vertex in first.planned.plan.vertices]
     assert kinds == [VertexKind.SOURCE, VertexKind.SOURCE, VertexKind.STATEFUL, VertexKind.SINK]
     first.start()
-    (bench.root / "left" / "1.txt").write_text("a\nb\nc")
+    write_input(bench.root / "left" / "1.txt", "abc")
     bench.run_all(first)
     checkpoint = bench.snapshot(first)
-    (bench.root / "left" / "2.txt").write_text("d")
+    write_input(bench.root / "left" / "2.txt", "d")
     bench.run_all(first)
     first.stop()
     assert pairs == []
     again = RunningQuery(bench.planned(joined(), bench.root / "again"))
     bench.restore(checkpoint, again.planned)
     again.start()
-    (bench.root / "right" / "1.txt").write_text("a\nb\nd\ne")
+    write_input(bench.root / "right" / "1.txt", "abde")
     bench.run_all(again)
     again.stop()
     assert sorted(pairs) == ["a", "b", "d"]
@@ -249,8 +249,7 @@ class Times:
     def feed(self, words: str, *, minutes: int = 1) -> None:
         number = next(self._minute)
         lines = [f"2026-01-01 {10 + number * minutes // 60}:{number * minutes % 60:02}:00 {word}" for word in words]
-        (self._bench.root / f".{number}").write_text("\n".join(lines))
-        (self._bench.root / f".{number}").rename(self._bench.input / f"{number}.txt")
+        write_input(self._bench.input / f"{number}.txt", lines)
 
     def frame(self) -> Any:
         from pyspark.sql.functions import substring
@@ -354,8 +353,7 @@ def test_transform_with_state_continues_from_its_values(spark: Any, tmp_path: Pa
         return transformed.writeStream.outputMode("update").foreachBatch(collect)
 
     def feed(number: int, words: str) -> None:
-        (bench.root / f".{number}").write_text("\n".join(words))
-        (bench.root / f".{number}").rename(bench.input / f"{number}.txt")
+        write_input(bench.input / f"{number}.txt", words)
 
     first = RunningQuery(bench.planned(writer(), bench.root / "first"))
     first.start()

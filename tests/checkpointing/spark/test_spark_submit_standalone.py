@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from checkpointing.model.messages import CheckpointKind, DriverState, VertexKind
+from checkpointing.model.messages import CheckpointKind, DriverState, Heartbeat, VertexKind
 from checkpointing.storage import FileCheckpointStorage, verify
 from dashboard.stack.ports import any_free
 from tests.checkpointing.spark.standalone_cluster import StandaloneCluster
@@ -98,6 +98,7 @@ def test_the_executors_upload_large_state_to_remote_storage(
     driver = drivers.start(job_manager, "wordcount:wordcount", words.arguments, configuration=configuration)
     job_manager.await_state(1, DriverState.RUNNING)
     eventually("a batch", lambda: len(words.counts()) == 600)
+    eventually("both executors", lambda: len(job_manager.heard(Heartbeat)[-1].executors) == 2)
 
     checkpoint = job_manager.complete(1)
     assert "by 2 of the executors' processes" in driver.log, driver.log[-3000:]

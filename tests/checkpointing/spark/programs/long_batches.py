@@ -1,21 +1,21 @@
-"""Queries whose batches each take about 24 s on two cores, or never end."""
+"""Queries whose batches each take about 60 s on two cores, or never end."""
 
 import threading
 import time
 
 from pyspark.sql.functions import expr
 
-BATCH_S = 24
+BATCH_S = 60
 
 
 def many_tasks(spark, args):
-    """Return a query whose batches have 48 tasks of one second each."""
-    return _numbers(spark, rows=48, tasks=48, sleep_ms=1000).writeStream.format("noop")
+    """Return a query whose batches have 120 tasks of one second each."""
+    return _numbers(spark, rows=120, tasks=120, sleep_ms=1000).writeStream.format("noop")
 
 
 def one_task(spark, args):
     """Return a query with one task per batch, 5 ms a row. Spark counts a source's rows in steps of a hundred."""
-    return _numbers(spark, rows=4800, tasks=1, sleep_ms=5).writeStream.format("noop")
+    return _numbers(spark, rows=12_000, tasks=1, sleep_ms=5).writeStream.format("noop")
 
 
 def function(spark, args):

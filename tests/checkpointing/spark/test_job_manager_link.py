@@ -142,9 +142,12 @@ def test_the_lease_runs_out_when_no_leader_is_known(make_link: MakeLink, lease_l
 def test_the_lease_expires_without_the_job_manager(
     job_manager: Any, make_link: MakeLink, lease_lost: threading.Event
 ) -> None:
-    link = make_link(lambda _: job_manager.address, lease_s=2.0)
+    clock = ManualClock()
+    link = make_link(lambda _: job_manager.address, lease_s=2.0, clock=clock)
     link.incoming.get(timeout=20)
     job_manager.stop()
+    assert not lease_lost.is_set()
+    clock.advance(2.0)
     assert lease_lost.wait(20)
 
 

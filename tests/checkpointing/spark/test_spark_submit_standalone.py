@@ -53,8 +53,7 @@ def test_a_killed_executor_loses_no_row_and_fails_no_attempt(
     job_manager.await_state(1, DriverState.RUNNING)
     feed(1, 2)
     eventually("two batches", lambda: words.counts() == expected)
-    executors = cluster.executors()
-    assert len(executors) == 2, "one on each worker"
+    executors = eventually("one on each worker", lambda: len(found := cluster.executors()) == 2 and found)
     assert cluster.listening() <= _LOOPBACK
     assert _command_lines_with("not-for-ps") == [], "settings may be secrets: none is in a command line"
 

@@ -215,11 +215,15 @@ def create_missing(cluster: Cluster, observation: ClusterObservation, runs: Runs
 def move_checkpoints(runs: Runs) -> None:
     """Give the new run of a superseded one the checkpoints that it took before it was recognised as a new run."""
     old = {each.run.engine_job_id: each.run for each in runs.stored if each.run.superseded}
-    for each in runs.named():
+    for each in runs.stored:
         before = old.get(each.run.engine_job_id)
-        if before is not None:
-            taken = Checkpoint.objects.filter(run=before, triggered_at__gte=each.run.started_at)
-            taken.update(run=each.run)
+        if before is None or each.observed is None:
+            continue
+        taken = Checkpoint.objects.filter(run=before, triggered_at__gte=each.run.started_at)
+        if each.run.started_at <= before.started_at:
+            # A copy of a watched location starts when the original did. It has only the batches that it lists.
+            taken = taken.filter(triggered_at__in=[stats.triggered_at for stats in each.observed.listed.values()])
+        taken.update(run=each.run)
 
 
 def jobs_of(cluster: Cluster, names: Collection[str]) -> dict[str, Job]:

@@ -162,6 +162,9 @@ def test_an_older_copy_of_the_location_is_a_new_run_of_the_same_query(
         (1, query.id, True),
         (2, query.id, False),
     ]
+    rows = Checkpoint.objects.order_by("triggered_at")
+    assert [row.checkpoint_id for row in rows.filter(run=runs[0])] == [5, 6, 7, 8, 9]
+    assert [row.checkpoint_id for row in rows.filter(run=runs[1])] == [0, 1, 2, 3, 4, 5, 6]
 
 
 def test_a_problem_of_one_location_is_stored_and_the_others_are_polled(

@@ -39,8 +39,8 @@ class Session(APIKeyCookie):
 def answers(model: Any, status: int = 200) -> dict[Any, Any]:
     """Return the `response` of an operation: the model of a success, and the format of every error.
 
-    ninja describes each declared status anew, which is slow. So only the first refusal is declared, and
-    `document` copies its description to the others.
+    ninja generates the format again for each declared status, which is slow. So only the first refusal is
+    declared, and `document` copies its description to the others.
     """
     return {status: model, REFUSALS[0]: ErrorOut}
 

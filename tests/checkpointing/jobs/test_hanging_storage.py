@@ -37,7 +37,7 @@ async def manager(tmp_path: Path, mount: HardMount, request: pytest.FixtureReque
     limits = {"WAYMARK_SAVEPOINT_ROOTS": str(mount.path), "WAYMARK_STORAGE_TIMEOUT": str(SILENCE_S)}
     async with running_job_manager(tmp_path, **{**limits, **getattr(request, "param", {})}) as running:
         yield running
-        mount.answer()  # the end on hanging storage has a test of its own
+        mount.answer()  # another test covers a shutdown while the storage hangs
 
 
 def on(mount: HardMount, **more: str) -> dict[str, str]:

@@ -204,7 +204,7 @@ async def test_storage_that_hangs_is_given_up_and_gets_no_more_requests(root: Pa
     for _ in range(HANGING + 3):
         with pytest.raises(Unreachable):
             await watch.jobs()
-    eventually("all threads have begun", lambda: len(files.requests) >= HANGING)
+    eventually("all threads have started", lambda: len(files.requests) >= HANGING)
     assert len(files.requests) == HANGING
     released.set()
     watch.client._read_limit_s = 5

@@ -69,9 +69,9 @@ def started_by(job, job_manager, tmp_path):
 
 @pytest.fixture
 def limit_begins_when(monkeypatch):
-    """Return a function that lets the limit of a command begin when `begun()` is true, or when the command has ended.
+    """Return a function that delays the time limit of a command until `begun()` is true or the command has ended.
 
-    Otherwise a slow machine may reach the limit before the command has done what the test is about.
+    Without it, a slow machine may reach the limit before the command has done what the test is about.
     """
 
     def let_it_begin(begun):

@@ -3,6 +3,8 @@
     rows.writeStream.foreachBatch(PostgresSink(dsn, "payments"))                                   # append
     counts.writeStream.outputMode("update").foreachBatch(PostgresSink(dsn, "counts", key=["word"]))  # upsert
 
+`write_together` stores the rows of several tables in one transaction.
+
 Without `key` every row is added once. When a job returns to an older state, the rows of its abandoned batches are moved
 from the table to `<table>_abandoned`, in a transaction before the first new row. They are not deleted: a later restore
 of a state that contains them moves them back (see `lineage`).
@@ -20,6 +22,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -42,7 +45,7 @@ from checkpointing.sinks.postgres_tables import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["FencedOut", "PostgresSink", "SinkTableTaken", "UnsupportedColumn"]
+__all__ = ["FencedOut", "PostgresSink", "SinkTableTaken", "UnsupportedColumn", "write_together"]
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +62,7 @@ class UnsupportedColumn(TypeError):
 
 
 class PostgresSink:
-    """A function for `foreachBatch`. A query needs one sink for each table.
+    """A function for `foreachBatch`. A query needs one sink for each table (see `write_together`).
 
     Missing tables are created. An existing one needs a unique constraint over `key`. `query` is the streaming query's
     name, by default that of the batch's query. FencedOut, SinkTableTaken, psycopg.Error or UnsupportedColumn end the
@@ -87,7 +90,7 @@ class PostgresSink:
             )
         if history and key is None:
             raise ValueError("history=True is allowed only with a key; without a key, the sink keeps all rows anyway")
-        self._dsn = dsn
+        self.dsn = dsn
         self._name = table
         self._key = list(key or ())
         self._table: Table = AppendedTable(table) if key is None else KeyedTable(table, key, history=history)
@@ -97,19 +100,58 @@ class PostgresSink:
         self._lock = threading.Lock()
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
-        job = context.current()
+        write_together([(self, frame)], batch)
+
+    def stage(self, frame: DataFrame, job: SinkContext, batch: int) -> StagedBatch | None:
+        """Copy the rows into the staging table. Return None if the batch is in the table already."""
         columns = _columns(frame)
         missing = [name for name in self._key if name not in columns]
         if missing:
             raise ValueError(f"key: the rows have no column {', '.join(missing)}; they have {', '.join(columns)}")
         query = self._query or context.query_of(frame)
         with self._lock:
-            writer = self._writers.setdefault(query, _Writer(self._dsn, self._name, self._table, query, self._shared))
-        writer.write(frame, columns, job, batch)
+            writer = self._writers.setdefault(query, _Writer(self.dsn, self._name, self._table, query, self._shared))
+        return writer.stage(frame, columns, job, batch)
 
     def close(self) -> None:
         for writer in self._writers.values():
             writer.close()
+
+
+def write_together(rows: Sequence[tuple[PostgresSink, DataFrame]], batch: int) -> None:
+    """Store a batch's rows of several tables of one database in one transaction, for a function for `foreachBatch`.
+
+    Raises:
+        The exceptions of PostgresSink. Then nothing of the batch is in any of the tables.
+    """
+    if len({sink.dsn for sink, _ in rows}) > 1:
+        raise ValueError("rows: the tables are in several databases; one transaction needs tables of one database")
+    job = context.current()
+    staged = [found for sink, frame in rows if (found := sink.stage(frame, job, batch))]
+    if not staged:
+        return
+    with staged[0].connection.transaction():
+        for each in staged:
+            each.store(staged[0].connection, job, batch)
+    for each in staged:
+        each.claim.batch = batch
+
+
+@dataclass(frozen=True)
+class StagedBatch:
+    """The rows of a batch in the staging table of a table."""
+
+    table: Table
+    columns: Sequence[str]
+    claim: postgres_fence.Claim
+    rows: Staged
+    connection: psycopg.Connection[Any]
+
+    def store(self, connection: psycopg.Connection[Any], job: SinkContext, batch: int) -> None:
+        """Move the rows into the table, in the caller's transaction."""
+        postgres_fence.record(connection, self.claim, job, batch)
+        self.table.take(connection, self.rows, self.columns, self.claim, batch)
+        connection.execute(sql.SQL("TRUNCATE {}").format(self.rows.table))
 
 
 class _Writer:
@@ -126,7 +168,7 @@ class _Writer:
         self._claim = postgres_fence.Claim(0, 0, -1)
         self._staging = sql.Identifier("")
 
-    def write(self, frame: DataFrame, columns: dict[str, str], job: SinkContext, batch: int) -> None:
+    def stage(self, frame: DataFrame, columns: dict[str, str], job: SinkContext, batch: int) -> StagedBatch | None:
         connection = self._connected()
         if self._claimed_for != job:
             self._make_claim(connection, columns, job)
@@ -134,14 +176,10 @@ class _Writer:
             log.info("batch %d of timeline %s is in %s already", batch, job.timeline, self._name)
             # The rows must be computed nevertheless, because only that advances Spark's state.
             frame.write.format("noop").mode("overwrite").save()
-            return
+            return None
         postgres_fence.check(connection, self._claim, job)  # an early check that saves work; the commit checks again
-        staged = self._stage(connection, frame, columns)
-        with connection.transaction():
-            postgres_fence.record(connection, self._claim, job, batch)
-            self._table.take(connection, staged, list(columns), self._claim, batch)
-            connection.execute(sql.SQL("TRUNCATE {}").format(self._staging))
-        self._claim.batch = batch
+        rows = self._copied(connection, frame, columns)
+        return StagedBatch(self._table, list(columns), self._claim, rows, connection)
 
     def close(self) -> None:
         if self._connection is not None:
@@ -188,7 +226,7 @@ class _Writer:
             sql.SQL("ALTER TABLE {} ADD COLUMN waymark_row bigint GENERATED ALWAYS AS IDENTITY").format(self._staging)
         )
 
-    def _stage(self, connection: psycopg.Connection[Any], frame: DataFrame, columns: dict[str, str]) -> Staged:
+    def _copied(self, connection: psycopg.Connection[Any], frame: DataFrame, columns: dict[str, str]) -> Staged:
         copied = names([*STAGING_COLUMNS, *columns])
         copy = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(self._staging, copied).as_string(connection)
         binary = [name for name, kind in columns.items() if kind == "bytea"]

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from checkpointing.sinks.postgres import PostgresSink
+from checkpointing.sinks.postgres import PostgresSink, write_together
 
 from .changes import CheckpointChanges
 from .columns import HOUR, MINUTE
@@ -35,7 +35,7 @@ def rollups(spark: Any, args: dict[str, str]) -> Any:
 
 
 class RollupSink(PostgresSink):
-    """Stores the roll-ups of a batch of checkpoints, those of each table in one transaction with the batch's number."""
+    """Stores the roll-ups of a batch of checkpoints in one transaction, with the batch's number."""
 
     def __init__(self, dsn_file: str) -> None:
         dsn = Path(dsn_file).read_text().strip()
@@ -53,18 +53,19 @@ class RollupSink(PostgresSink):
             minutes = rolled(recent, MINUTE).where("changed").drop("changed")
             days = by_day(hours.unionByName(frame.sparkSession.createDataFrame(stored.others)))
             kept = hours.where(sf.unix_seconds("start") >= stored.hours_from)
-            super().__call__(minutes.unionByName(kept).unionByName(days), batch)
-            self._store_operators(rows.where("operator IS NOT NULL"), stored, batch)
+            of_jobs = minutes.unionByName(kept).unionByName(days)
+            of_operators = _of_operators(rows.where("operator IS NOT NULL"), stored)
+            write_together([(self, of_jobs), (self._operators, of_operators)], batch)
         finally:
             hours.unpersist()
             rows.unpersist()
 
-    def _store_operators(self, parts: DataFrame, stored: StoredHours, batch: int) -> None:
-        hours = by_operator(parts, HOUR)
-        days = operators_by_day(hours.unionByName(parts.sparkSession.createDataFrame(stored.operators)))
-        kept = hours.where(sf.unix_seconds("start") >= stored.hours_from)
-        self._operators(kept.unionByName(days), batch)
-
     def close(self) -> None:
         self._operators.close()
         super().close()
+
+
+def _of_operators(parts: DataFrame, stored: StoredHours) -> DataFrame:
+    hours = by_operator(parts, HOUR)
+    days = operators_by_day(hours.unionByName(parts.sparkSession.createDataFrame(stored.operators)))
+    return hours.where(sf.unix_seconds("start") >= stored.hours_from).unionByName(days)

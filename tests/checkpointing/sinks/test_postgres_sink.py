@@ -16,7 +16,7 @@ import pytest
 
 from checkpointing.sinks.conformance import QUERY
 from checkpointing.sinks.context import NotInADriver, SinkContext, set_current
-from checkpointing.sinks.postgres import FencedOut, PostgresSink, SinkTableTaken, UnsupportedColumn
+from checkpointing.sinks.postgres import FencedOut, PostgresSink, SinkTableTaken, UnsupportedColumn, write_together
 from tests.checkpointing.sinks.conftest import Job
 
 pytestmark = pytest.mark.spark
@@ -334,6 +334,40 @@ def test_a_batch_that_fails_half_way_leaves_nothing(table: Table, job: Job) -> N
     assert table.counts() == {"a": 1}
     sink(table.frame(("a", 2)), 1)
     assert table.counts() == {"a": 2}
+
+
+def test_several_tables_have_all_of_a_batch_or_nothing(table: Table, job: Job) -> None:
+    """PostgreSQL checks the constraint when the transaction ends, so both tables have their rows by then."""
+    job.attempt(1)
+    second = Table(table.dsn, table.spark, f"{table.name}_second", table.opened)
+    counts, log = table.sink(), second.log()
+    write_together([(counts, table.frame(("a", 1))), (log, second.words_frame("a0"))], 0)
+    unique = f"ALTER TABLE {second.name} ADD CONSTRAINT once UNIQUE (word) DEFERRABLE INITIALLY DEFERRED"
+    with psycopg.connect(table.dsn) as connection:
+        connection.execute(unique)
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        write_together([(counts, table.frame(("a", 2))), (log, second.words_frame("a0"))], 1)
+    assert (table.counts(), second.words()) == ({"a": 1}, ["a0"])
+    write_together([(counts, table.frame(("a", 2))), (log, second.words_frame("a1"))], 1)
+    job.attempt(2)
+    write_together([(table.sink(), table.frame(("a", 9))), (second.log(), second.words_frame("a9"))], 1)
+    assert (table.counts(), second.words()) == ({"a": 2}, ["a0", "a1"])
+
+
+def test_a_table_that_lacks_a_batch_gets_it_beside_one_that_has_it(table: Table, job: Job) -> None:
+    job.attempt(1)
+    second = Table(table.dsn, table.spark, f"{table.name}_second", table.opened)
+    counts, log = table.sink(), second.log()
+    counts(table.frame(("a", 1)), 0)
+    write_together([(counts, table.frame(("a", 9))), (log, second.words_frame("a0"))], 0)
+    assert (table.counts(), second.words()) == ({"a": 1}, ["a0"])
+
+
+def test_tables_of_two_databases_are_refused(table: Table, job: Job) -> None:
+    job.attempt(1)
+    elsewhere = PostgresSink("dbname=elsewhere", "t", key=None, query=QUERY)
+    with pytest.raises(ValueError, match="one transaction needs tables of one database"):
+        write_together([(table.log(), table.words_frame("a")), (elsewhere, table.words_frame("a"))], 0)
 
 
 def test_a_lost_connection_is_opened_again(table: Table, job: Job) -> None:

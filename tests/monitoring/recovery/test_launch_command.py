@@ -69,16 +69,16 @@ def started_by(job, job_manager, tmp_path):
 
 @pytest.fixture
 def limit_begins_when(monkeypatch):
-    """Return a function that delays the time limit of a command until `begun()` is true or the command has ended.
+    """Return a function that delays the time limit of a command until `has_started()` is true or the command has ended.
 
     Without it, a slow machine may reach the limit before the command has done what the test is about.
     """
 
-    def let_it_begin(begun):
+    def let_it_begin(has_started):
         outcome = launch_command._outcome
 
         async def from_its_begin(process, program, limit_s):
-            await asyncio.to_thread(eventually, "it has begun", lambda: begun() or process.returncode is not None)
+            await asyncio.to_thread(eventually, "it has started", lambda: has_started() or process.returncode is not None)
             return await outcome(process, program, limit_s)
 
         monkeypatch.setattr(launch_command, "_outcome", from_its_begin)

@@ -37,7 +37,8 @@ def _of_a_week() -> list[Figure]:
 
     from checkpointing.state_reading.session import reading_session
     from monitoring.history.archive import spans
-    from monitoring.history.archive.moving import Mover, day_range, set_state
+    from monitoring.history.archive.moving import Mover, set_state
+    from monitoring.history.catalogue import day_range
     from monitoring.history.partitions import TABLES, partitions_of
     from monitoring.models import ArchivedKind, ArchivedState
     from monitoring.reasons.work import WorkReason

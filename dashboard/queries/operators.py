@@ -64,7 +64,7 @@ class OperatorTrends:
     """The operators of a job, the largest state first.
 
     `seconds`: the width of the roll-ups that were read; None: the checkpoints were. `is_missing`: there are too many
-    checkpoints to read their operators, and there are no roll-ups.
+    checkpoints to read their operators, or archived ones, and there are no roll-ups.
     """
 
     operators: list[OperatorTrend]
@@ -87,7 +87,7 @@ def read_operator_trends(job: Job, span: Span) -> OperatorTrends:
     number, to_read = _count(job, span), range_to_read(job, span)
     seconds = HOUR if in_hours(to_read.rolled) else DAY
     rows = list(_rollups(job, to_read, seconds)) if number > EXACT or number < to_read.at_least else []
-    if not rows and number <= EXACT:
+    if not rows and to_read.at_least <= number <= EXACT:
         return _from_checkpoints(job, span)
     names = _names(job, {row.operator for row in rows})
     parts: dict[str, list[Part]] = defaultdict(list)

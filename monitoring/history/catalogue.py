@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import NamedTuple
 
 from django.db import connection
@@ -36,6 +36,17 @@ class Month(NamedTuple):
         """Return the files of the month, with any state."""
         return ArchivedFile.objects.filter(kind=self.kind, cluster_id=self.cluster_id, month=self.month)
 
+    def live_on(self, days: Collection[date]) -> list[ArchivedFile]:
+        """Return the files that are read and may have rows from the first to the last of these days (UTC)."""
+        since, until = day_range(min(days))[0], day_range(max(days))[1]
+        return list(self.files.filter(state=ArchivedState.LIVE, since__lt=until, until__gt=since).order_by("path"))
+
+    def has_removed(self, day: date) -> bool:
+        """Return whether files with rows of the day (UTC) were removed, because they were too old."""
+        since, until = day_range(day)
+        removed = (ArchivedState.EXPIRED, ArchivedState.REMOVED)
+        return self.files.filter(state__in=removed, since__lt=until, until__gt=since).exists()
+
 
 def live(kind: ArchivedKind) -> QuerySet[ArchivedFile]:
     """Return the files that are read, without their runs, which are many."""
@@ -65,6 +76,12 @@ def archived_days(
     files = ArchivedFile.objects.filter(kind=ArchivedKind.CHECKPOINTS, cluster_id=job.cluster_id, state__in=states)
     ranges = files.filter(since__lt=last, until__gt=first).order_by().values_list("since", "until").distinct()
     return frozenset(day for since, until in ranges for day in days_between(max(since, first), min(until, last)))
+
+
+def day_range(day: date) -> tuple[datetime, datetime]:
+    """Return the start and the end of a day (UTC)."""
+    midnight = datetime.combine(day, time(), UTC)
+    return midnight, midnight + WHOLE_DAY
 
 
 def days_between(start: datetime, end: datetime) -> list[datetime]:

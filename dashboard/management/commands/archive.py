@@ -24,12 +24,18 @@ class Command(BaseCommand):
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
         advance = actions.add_parser("advance", help="archive the partitions that are old enough, for about a minute")
         advance.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
+        actions.add_parser("operators", help="compute roll-ups of operators of days that Waymark 0.2 archived")
         actions.add_parser("check", help="compare every file of the archive with its checksum")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            is_check = options["action"] == "check"
-            self.stdout.write(self._checked() if is_check else self._advanced(options["json"]))
+            match options["action"]:
+                case "check":
+                    self.stdout.write(self._checked())
+                case "operators":
+                    self.stdout.write(self._with_operators())
+                case _:
+                    self.stdout.write(self._advanced(options["json"]))
         except (StorageError, OSError, JavaNotFound) as error:
             reason = ArchiveReason.UNUSABLE(problem=str(error))
             if options.get("json"):  # the periodic task reads the reason
@@ -41,6 +47,13 @@ class Command(BaseCommand):
         require("manage.py archive advance", JOBMANAGER.packages)
         report = cycle.advance(clock.now())
         return json.dumps(report.as_json()) if as_json else str(report)
+
+    def _with_operators(self) -> str:
+        require("manage.py archive operators", JOBMANAGER.packages)
+        added, problems = cycle.add_operators()
+        if problems:
+            raise CommandError("\n".join([f"{added:,} roll-ups were computed. Some are missing:", *problems]))
+        return f"{added:,} roll-ups of operators were computed."
 
     def _checked(self) -> str:
         files, problems = check(clock.now())

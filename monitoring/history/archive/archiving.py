@@ -21,10 +21,10 @@ from django.db import connection, transaction
 
 from monitoring.history.archive import location
 from monitoring.history.archive.kinds import KINDS
-from monitoring.history.archive.moving import ChangedMeanwhile, Mover, day_range, set_state
+from monitoring.history.archive.moving import ChangedMeanwhile, Mover, set_state
 from monitoring.history.archive.needed import needed
 from monitoring.history.archive.spans import Piece, Span, pieces_of
-from monitoring.history.catalogue import Month
+from monitoring.history.catalogue import Month, day_range
 from monitoring.history.partitions import LOCK_TIMEOUT, alone, drop_oldest
 from monitoring.models import ArchivedFile, ArchivedKind, ArchivedState, PartitionTouch, Run
 from monitoring.reasons.work import WorkReason

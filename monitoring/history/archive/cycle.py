@@ -46,6 +46,24 @@ def advance(now: datetime, monotonic: Callable[[], float] = time.monotonic, budg
     return CycleReport(tuple(each for each in said if each))
 
 
+def add_operators() -> tuple[int, list[str]]:
+    """Compute the roll-ups of operators of days that Waymark 0.2 archived without them, month by month.
+
+    A process that is killed leaves each month with or without them, and the next one continues. Return how many
+    roll-ups were stored, and the problems of months whose files cannot be read.
+    """
+    added, problems = 0, list[str]()
+    with _alone() as is_alone, Mover() as mover:
+        if not is_alone:
+            return 0, [str(WorkReason.ARCHIVING_ELSEWHERE())]
+        for month, days in rewriting.months_without_operators():
+            try:
+                added += rewriting.add_operators(month, days, mover)
+            except parquet.Damaged as why:
+                problems.append(str(why))
+    return added, problems
+
+
 def _archive(span: Span, mover: Mover, is_time_left: Callable[[], bool]) -> Reason:
     try:
         for step in archiving.steps(span, mover):

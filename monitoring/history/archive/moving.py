@@ -7,7 +7,7 @@ import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -19,7 +19,7 @@ from checkpointing.jobs.launching.deployment import MASTER
 from monitoring.history import packing
 from monitoring.history.archive import due, location
 from monitoring.history.archive.kinds import KINDS
-from monitoring.history.catalogue import WHOLE_DAY, Month
+from monitoring.history.catalogue import Month, day_range
 from monitoring.models import ArchivedFile, ArchivedKind, ArchivedState
 from monitoring.reasons.reason import Reason
 
@@ -78,30 +78,14 @@ class Mover:
         from monitoring.history.pipeline import moving
 
         kind = KINDS[month.kind]
-        known = {"partition": partition, "joins": kind.joins, "key": kind.table.key}
-        rows = sum(file.rows for file in replaced) + _count(_RANGE.format(**known), month, slices)
+        ranges = _RANGE.format(partition=partition, joins=kind.joins, key=kind.table.key)
+        rows = sum(file.rows for file in replaced) + _count(ranges, month, slices)
         if not rows:
             return []
         directory = location.directory_of(*month)
         listed = _listed(month, directory, -(-rows // due.ROWS_A_FILE))
-        packing.keep_database_file(packing.place())
-        written = moving.carry_out(
-            self._spark,
-            str(packing.place()),
-            moving.Move(
-                schema=kind.schema,
-                same=kind.same,
-                order=kind.order,
-                time=kind.table.key,
-                encodings=kind.encodings,
-                by_dictionary=kind.by_dictionary,
-                statement=_ROWS.format(columns=kind.selected, cluster=month.cluster_id, **known),
-                slices=slices,
-                replaced={file.path: file.sha256 for file in replaced},
-                root=settings.ARCHIVE,
-                paths=[file.path for file in listed],
-            ),
-        )
+        planned = _move(month, partition, slices, replaced, [file.path for file in listed])
+        written = moving.carry_out(self._spark, _database_file(), planned)
         return _noted(listed, written)
 
     def rolled_up(
@@ -110,15 +94,60 @@ class Mover:
         """Return the roll-ups of hours and days of these jobs and days, from all files with their checkpoints."""
         from monitoring.history.pipeline import moving
 
-        contents = {file.path: file.sha256 for file in files}
         schema = KINDS[ArchivedKind.CHECKPOINTS].schema
-        return moving.rolled_up(self._spark, settings.ARCHIVE, schema, contents, runs, days)
+        return moving.rolled_up(self._spark, settings.ARCHIVE, schema, _checksums(files), runs, days)
+
+    def operators_rolled_up(
+        self, month: Month, partition: str, files: Sequence[ArchivedFile], checkpoints: Sequence[ArchivedFile],
+        runs: Mapping[int, int], days: Sequence[tuple[int, date]],
+    ) -> list[dict[str, Any]]:  # fmt: skip
+        """Return the roll-ups by operator of these jobs and days: hours and days.
+
+        month, files: those of the operators, to which the partition's rows of these days are added. checkpoints: all
+        files with their checkpoints.
+        """
+        from monitoring.history.pipeline import moving
+
+        slices = [day_range(day) for day in sorted({day for _, day in days})]
+        operators = _move(month, partition, slices, files)
+        schema = KINDS[ArchivedKind.CHECKPOINTS].schema
+        return moving.operators_rolled_up(
+            self._spark, _database_file(), schema, _checksums(checkpoints), operators, runs, days
+        )
 
 
-def day_range(day: date) -> Slice:
-    """Return the start and the end of a day (UTC)."""
-    midnight = datetime.combine(day, time(), UTC)
-    return midnight, midnight + WHOLE_DAY
+def _move(
+    month: Month, partition: str, slices: Sequence[Slice], replaced: Sequence[ArchivedFile], paths: Sequence[str] = ()
+) -> Any:
+    """Return the move of the partition's rows in these slices, and the other rows of the replaced files."""
+    from monitoring.history.pipeline.moving import Move
+
+    kind = KINDS[month.kind]
+    return Move(
+        schema=kind.schema,
+        same=kind.same,
+        order=kind.order,
+        time=kind.table.key,
+        encodings=kind.encodings,
+        by_dictionary=kind.by_dictionary,
+        statement=_ROWS.format(
+            columns=kind.selected, cluster=month.cluster_id, partition=partition, joins=kind.joins, key=kind.table.key
+        ),
+        slices=slices,
+        replaced=_checksums(replaced),
+        root=settings.ARCHIVE,
+        paths=paths,
+    )
+
+
+def _checksums(files: Sequence[ArchivedFile]) -> dict[str, str]:
+    return {file.path: file.sha256 for file in files}
+
+
+def _database_file() -> str:
+    """Return the path of the file with the database's address, which Spark's tasks read."""
+    packing.keep_database_file(packing.place())
+    return str(packing.place())
 
 
 def set_state(files: Sequence[ArchivedFile], state: ArchivedState, changed: Reason) -> None:

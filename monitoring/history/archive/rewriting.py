@@ -11,17 +11,25 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from typing import Any
 
 from django.db import connection, transaction
 
 from monitoring.history.archive import due, parquet, reading
 from monitoring.history.archive.archiving import write_manifest
 from monitoring.history.archive.kinds import KINDS
-from monitoring.history.archive.moving import ChangedMeanwhile, Mover, day_range, set_state
-from monitoring.history.catalogue import Month
-from monitoring.history.pipeline.columns import HOUR, ROLLUPS
-from monitoring.models import ArchivedFile, ArchivedKind, ArchivedState, PartitionTouch, Rollup, RollupProgress, Run
+from monitoring.history.archive.moving import ChangedMeanwhile, Mover, set_state
+from monitoring.history.catalogue import WHOLE_DAY, Month, day_range
+from monitoring.history.pipeline.columns import DAY, HOUR, ROLLUPS
+from monitoring.models import (
+    ArchivedFile,
+    ArchivedKind,
+    ArchivedState,
+    OperatorRollup,
+    PartitionTouch,
+    Rollup,
+    RollupProgress,
+    Run,
+)
 from monitoring.reasons.reason import Reason
 from monitoring.reasons.work import WorkReason
 
@@ -35,6 +43,9 @@ SELECT k.run_id, k.checkpoint_id, k.triggered_at, k.changed_in, r.job_id FROM {d
 WHERE j.cluster_id = %s AND (k.triggered_at AT TIME ZONE 'UTC')::date = ANY(%s)
 """  # noqa: S608 (our names)
 _KEY = ["job_id", "seconds", "start"]
+_OPERATORS_BEFORE = f"{KINDS[ArchivedKind.OPERATORS].table.name}_before"
+# The roll-ups of operators by job and day.
+OfOperators = dict[tuple[int, date], list[OperatorRollup]]
 
 
 @dataclass
@@ -77,15 +88,9 @@ def late_months(days: Collection[date]) -> list[Late]:
         for cluster, day in cursor.fetchall():
             month = Month(ArchivedKind.CHECKPOINTS, cluster, day.replace(day=1))
             has_files = month.files.filter(state=ArchivedState.LIVE).exists()
-            if has_files and not month.files.filter(**_removed(day)).exists():
+            if has_files and not month.has_removed(day):
                 found.setdefault(month, Late(month)).days.add(day)
     return sorted(found.values(), key=lambda late: (late.month.month, late.month.cluster_id))
-
-
-def _removed(day: date) -> dict[str, Any]:
-    """Return the condition of removed files that had rows of the day."""
-    since, until = day_range(day)
-    return {"since__lt": until, "until__gt": since, "state__in": (ArchivedState.EXPIRED, ArchivedState.REMOVED)}
 
 
 def steps(late: Late, mover: Mover) -> Iterator[str]:
@@ -100,9 +105,9 @@ def steps(late: Late, mover: Mover) -> Iterator[str]:
     yield "write"
     files = mover.move(late.month, due.BEFORE, [day_range(day) for day in sorted(late.days)], replaced)
     yield "count"
-    rollups = _rolled_up(late, days, files, replaced, mover)
+    rollups, of_operators = _rolled_up(late, days, files, replaced, mover)
     yield "replace"
-    _replace(late.month, files, replaced, rollups)
+    _replace(late.month, files, replaced, rollups, of_operators)
     yield "manifest"
     write_manifest(late.month)
 
@@ -133,16 +138,38 @@ def _changed(
 def _rolled_up(
     late: Late, days: Sequence[tuple[int, date]], files: Sequence[ArchivedFile], replaced: Sequence[ArchivedFile],
     mover: Mover,
-) -> list[Rollup]:  # fmt: skip
+) -> tuple[list[Rollup], OfOperators]:  # fmt: skip
     """Return the roll-ups of these jobs and days, and of the hours of these days if hours are kept."""
     runs = dict(Run.objects.filter(job__in={job for job, _ in days}).values_list("pk", "job_id"))
     live = late.month.files.filter(state=ArchivedState.LIVE, runs__overlap=list(runs))
-    others = list(live.exclude(pk__in=[file.pk for file in replaced]))
-    for file in others:
+    checkpoints = [*files, *live.exclude(pk__in=[file.pk for file in replaced])]
+    for file in checkpoints[len(files) :]:
         parquet.checked(file, whole=True)
     with_hours = {job for job, day in days for job in _with_hours(day, [job])}
-    rows = mover.rolled_up([*files, *others], runs, days)
-    return [Rollup(**row) for row in rows if row["seconds"] != HOUR or row["job_id"] in with_hours]
+    rows = mover.rolled_up(checkpoints, runs, days)
+    of_jobs = [Rollup(**row) for row in rows if row["seconds"] != HOUR or row["job_id"] in with_hours]
+    return of_jobs, _of_operators(late.month, checkpoints, runs, days, with_hours, mover)
+
+
+def _of_operators(
+    month: Month, checkpoints: Sequence[ArchivedFile], runs: Mapping[int, int], days: Sequence[tuple[int, date]],
+    with_hours: Collection[int], mover: Mover,
+) -> OfOperators:  # fmt: skip
+    """Return the roll-ups of operators of these jobs and days. A day whose files of operators were removed is left out.
+
+    Raises Damaged.
+    """
+    operators = month._replace(kind=ArchivedKind.OPERATORS)
+    found: OfOperators = {(job, day): [] for job, day in days if not operators.has_removed(day)}
+    if not found:
+        return found
+    files = operators.live_on([day for _, day in found])
+    for file in files:
+        parquet.checked(file, whole=True)
+    for row in mover.operators_rolled_up(operators, _OPERATORS_BEFORE, files, checkpoints, runs, list(found)):
+        if row["seconds"] != HOUR or row["job_id"] in with_hours:
+            found[row["job_id"], row["start"].date()].append(OperatorRollup(**row))
+    return found
 
 
 def _with_hours(day: date, jobs: Sequence[int]) -> set[int]:
@@ -156,8 +183,9 @@ def _with_hours(day: date, jobs: Sequence[int]) -> set[int]:
 
 
 def _replace(
-    month: Month, files: Sequence[ArchivedFile], replaced: Sequence[ArchivedFile], rollups: Sequence[Rollup]
-) -> None:
+    month: Month, files: Sequence[ArchivedFile], replaced: Sequence[ArchivedFile], rollups: Sequence[Rollup] = (),
+    of_operators: OfOperators | None = None,
+) -> None:  # fmt: skip
     changed = WorkReason.MONTH_CHANGED(month=month.month)
     with transaction.atomic():
         set_state(replaced, ArchivedState.GOING, changed)
@@ -166,6 +194,15 @@ def _replace(
         Rollup.objects.bulk_create(
             rollups, batch_size=1000, update_conflicts=True, unique_fields=_KEY, update_fields=rest
         )
+        _store(of_operators or {})
+
+
+def _store(of_operators: OfOperators) -> None:
+    """Replace the roll-ups of operators of these jobs and days, in the caller's transaction."""
+    for (job, day), rollups in of_operators.items():
+        start, end = day_range(day)
+        OperatorRollup.objects.filter(job=job, seconds__in=(HOUR, DAY), start__gte=start, start__lt=end).delete()
+        OperatorRollup.objects.bulk_create(rollups, batch_size=1000)
 
 
 # --- many small files ------------------------------------------------------------------------------------------------
@@ -193,6 +230,43 @@ def merging(month: Month, mover: Mover) -> Iterator[str]:
     yield "write"
     files = mover.move(month, "", (), replaced)
     yield "replace"
-    _replace(month, files, replaced, ())
+    _replace(month, files, replaced)
     yield "manifest"
     write_manifest(month)
+
+
+# --- roll-ups of operators of days that Waymark 0.2 archived ---------------------------------------------------------
+
+
+def months_without_operators() -> Iterator[tuple[Month, list[tuple[int, date]]]]:
+    """Yield the archived months, oldest first, with their jobs and days that have no roll-ups of operators."""
+    live = ArchivedFile.objects.filter(kind=ArchivedKind.OPERATORS, state=ArchivedState.LIVE)
+    for first, cluster in live.values_list("month", "cluster_id").distinct().order_by("month", "cluster_id"):
+        month = Month(ArchivedKind.CHECKPOINTS, cluster, first)
+        days: set[tuple[int, date]] = set()
+        for since, until in live.filter(month=first, cluster_id=cluster).values_list("since", "until"):
+            of_days = {"job__cluster": cluster, "seconds": DAY, "start__gt": since - WHOLE_DAY, "start__lt": until}
+            counted = Rollup.objects.filter(**of_days, completed__gt=0).values_list("job_id", "start")
+            known = OperatorRollup.objects.filter(**of_days).values_list("job_id", "start")
+            days |= {(job, start.date()) for job, start in set(counted) - set(known)}
+        if days:
+            yield month, sorted(days)
+
+
+def add_operators(month: Month, days: Sequence[tuple[int, date]], mover: Mover) -> int:
+    """Store the roll-ups of operators of these jobs and days, and return their number.
+
+    Raises:
+        Damaged, OSError: a file or the storage cannot be used.
+    """
+    jobs = {job for job, _ in days}
+    runs = dict(Run.objects.filter(job__in=jobs).values_list("pk", "job_id"))
+    checkpoints = month.live_on([day for _, day in days])
+    for file in checkpoints:
+        parquet.checked(file, whole=True)
+    hours = Rollup.objects.filter(job__in=jobs, seconds=HOUR, start__gte=day_range(min(day for _, day in days))[0])
+    with_hours = set(hours.filter(start__lt=day_range(max(day for _, day in days))[1]).values_list("job_id", flat=True))
+    found = _of_operators(month, checkpoints, runs, days, with_hours, mover)
+    with transaction.atomic():
+        _store(found)
+    return sum(map(len, found.values()))

@@ -26,8 +26,17 @@ from pyspark.sql import functions as sf
 from checkpointing.storage.opening import files_for
 
 from .checkpoints import connected
-from .columns import CHANGES, DAY, FIGURES, HOUR, LONGEST_REASON, REASON_PATTERN, spark_schema
-from .rollups import rolled
+from .columns import (
+    CHANGES,
+    DAY,
+    FIGURES,
+    HOUR,
+    LONGEST_REASON,
+    OPERATOR_FIGURES,
+    REASON_PATTERN,
+    spark_schema,
+)
+from .rollups import by_operator, operators_by_day, rolled
 
 # A row group is the unit that a reader reads. Its first and last values show whether it has wanted rows.
 ROWS_A_GROUP = 32_768
@@ -102,8 +111,6 @@ def rolled_up(
 
     files: path -> SHA-256. runs: run -> job.
     """
-    jobs = spark.createDataFrame(list(runs.items()), "run_id long, job_id long")
-    wanted = spark.createDataFrame(list(days), "job_id long, day date")
     reason = sf.regexp_extract("failure_message", REASON_PATTERN, 0).substr(1, LONGEST_REASON)
     at = sf.unix_seconds("triggered_at")
     columns = {
@@ -117,10 +124,41 @@ def rolled_up(
         "changed": sf.lit(True),
         "operator": sf.lit(None).cast("string"),
     }
-    known = _read(spark, root, schema, files).join(jobs, "run_id").withColumn("day", sf.to_date("triggered_at"))
-    checkpoints = known.join(wanted, ["job_id", "day"]).select(*(columns[name].alias(name) for name in CHANGES.names))
+    known = _of_days(spark, _read(spark, root, schema, files), runs, days)
+    checkpoints = known.select(*(columns[name].alias(name) for name in CHANGES.names))
     both = rolled(checkpoints, HOUR).unionByName(rolled(checkpoints, DAY))
     return list(both.drop("changed").toArrow().to_pylist())
+
+
+def operators_rolled_up(
+    spark: SparkSession, dsn_file: str, schema: pa.Schema, files: Mapping[str, str], operators: Move,
+    runs: Mapping[int, int], days: Sequence[tuple[int, date]],
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Return the roll-ups by operator of these jobs and days (UTC).
+
+    files: those with the checkpoints, path -> SHA-256. operators: a move of all rows of their operators.
+    """
+    done = _read(spark, operators.root, schema, files).where("status = 'COMPLETED'")
+    known = _of_days(spark, done, runs, days).select("job_id", sf.col("id").alias("checkpoint_id"), "triggered_at")
+    columns = {
+        "operator": sf.col("vertex_id"),
+        "at": sf.unix_seconds("triggered_at"),
+        "status": sf.lit("COMPLETED"),
+        **{figure: sf.col(FIGURES[figure]) for figure in OPERATOR_FIGURES},
+    }
+    parts = _rows_of(spark, dsn_file, operators).join(known, ["checkpoint_id", "triggered_at"])
+    hours = by_operator(parts.select("job_id", *(column.alias(name) for name, column in columns.items())), HOUR)
+    return list(hours.unionByName(operators_by_day(hours)).toArrow().to_pylist())
+
+
+def _of_days(
+    spark: SparkSession, checkpoints: DataFrame, runs: Mapping[int, int], days: Sequence[tuple[int, date]]
+) -> DataFrame:
+    """Return the checkpoints of these jobs and days (UTC), with the column `job_id`."""
+    jobs = spark.createDataFrame(list(runs.items()), "run_id long, job_id long")
+    wanted = spark.createDataFrame(list(days), "job_id long, day date")
+    known = checkpoints.join(jobs, "run_id").withColumn("day", sf.to_date("triggered_at"))
+    return known.join(wanted, ["job_id", "day"])
 
 
 def _rows_of(spark: SparkSession, dsn_file: str, move: Move) -> DataFrame:

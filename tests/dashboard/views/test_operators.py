@@ -11,7 +11,9 @@ from django.test import Client
 from django.urls import reverse
 
 from dashboard.queries import operators as read
-from monitoring.models import Checkpoint, Job, OperatorCheckpoint, OperatorRollup, RollupProgress
+from monitoring.history.catalogue import floor
+from monitoring.history.pipeline.columns import COUNTS, SKETCHES, VERSION
+from monitoring.models import Checkpoint, Job, OperatorCheckpoint, OperatorRollup, Rollup, RollupProgress
 from tests.dashboard import builders as make
 
 pytestmark = pytest.mark.django_db
@@ -109,6 +111,20 @@ def test_many_checkpoints_are_read_from_roll_ups(
     assert found[0] == ["Window(5 min)", "6.00 MB", "+2.00 MB", "", "10.0 MB", "700 ms"]
     assert found[1][0] == "f" * 32, "the name of an operator that no newer run has is not known"
     assert "from roll-ups" in viewer.get(reverse("job-operators", args=[job.pk]), {"range": "24h"}).content.decode()
+
+
+def test_archived_checkpoints_without_roll_ups_by_operator_are_not_left_out_silently(
+    viewer: Client, job: Job, now: datetime
+) -> None:
+    """The roll-ups of the job count more checkpoints than PostgreSQL has."""
+    numbers = dict.fromkeys(COUNTS, 0) | {"completed": 11} | dict.fromkeys(SKETCHES, b"")
+    Rollup.objects.create(
+        job=job, seconds=3600, start=floor(now, 3600) - timedelta(hours=5), version=VERSION, **numbers
+    )
+    answer = viewer.get(reverse("job-operators", args=[job.pk]), {"range": "24h"}).content.decode()
+    assert "or archived checkpoints, and no roll-ups" in answer
+    assert "<table>" not in answer
+    assert len(rows(viewer, job, range="1h")) == 2
 
 
 def test_a_range_whose_hours_are_deleted_is_read_from_days(

@@ -35,6 +35,7 @@ from monitoring.history.pipeline.columns import (
 from monitoring.history.pipeline.stored import stored_hours
 from monitoring.history.rolling import rolled
 from monitoring.history.sketches import merged, quantiles
+from monitoring.models import OperatorRollup
 from tests.monitoring.conftest import Rows
 from tests.monitoring.history.archive_rows import OLD, take_partitions_back
 from tests.monitoring.history.percentiles import near
@@ -229,6 +230,12 @@ def _by_sql(seconds: int) -> dict[Any, dict[str, Any]]:
 
 def operator_differences(seconds: int) -> list[str]:
     """Return the differences between roll-ups of operators and plain SQL over the raw rows."""
+    expected, stored = operators_by_sql(seconds), stored_operators(seconds)
+    return [*(f"missing: {row}" for row in expected - stored), *(f"stored: {row}" for row in stored - expected)]
+
+
+def operators_by_sql(seconds: int) -> set[tuple[Any, ...]]:
+    """Return the roll-ups of operators, as plain SQL computes them from PostgreSQL's rows: OPERATOR_ROLLUPS."""
     columns = {"completed": "count(*)"} | {
         f"{figure}_{what}": f"{what}(o.{FIGURES[figure]})::bigint"
         for figure in OPERATOR_FIGURES
@@ -243,9 +250,9 @@ def operator_differences(seconds: int) -> list[str]:
             " FROM monitoring_operatorcheckpoint o JOIN monitoring_checkpoint c ON c.id = o.checkpoint_id"
             " JOIN monitoring_run r ON r.id = c.run_id WHERE c.status = 'COMPLETED' GROUP BY 1, 2, 3, 4"
         )
-        expected = set(cursor.fetchall())
-        cursor.execute(
-            f"SELECT {', '.join(named)} FROM monitoring_operatorrollup WHERE seconds = {seconds} AND completed > 0"
-        )
-        stored = set(cursor.fetchall())
-    return [*(f"missing: {row}" for row in expected - stored), *(f"stored: {row}" for row in stored - expected)]
+        return set(cursor.fetchall())
+
+
+def stored_operators(seconds: int) -> set[tuple[Any, ...]]:
+    stored = OperatorRollup.objects.filter(seconds=seconds, completed__gt=0)
+    return set(stored.values_list(*OPERATOR_ROLLUPS.names))

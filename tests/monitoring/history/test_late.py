@@ -10,16 +10,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 
-from monitoring.history.archive import due, reading
+from monitoring.history.archive import cycle, due, reading
 from monitoring.history.quantiles import quantiles
 from monitoring.history.sketches import K, merged
 from monitoring.history.sketches import quantiles as quantiles_of
-from monitoring.models import ArchivedFile, ArchivedState, Checkpoint, PartitionTouch, Rollup, Run, Savepoint
+from monitoring.models import (
+    ArchivedFile,
+    ArchivedState,
+    Checkpoint,
+    OperatorCheckpoint,
+    OperatorRollup,
+    PartitionTouch,
+    Rollup,
+    Run,
+    Savepoint,
+)
 from monitoring.reasons.work import WorkReason
 from tests.monitoring.conftest import Rows
-from tests.monitoring.history.archive_rows import OLD, advance, fill
-from tests.monitoring.history.conftest import Pipeline
+from tests.monitoring.history.archive_rows import OLD, TOLD, advance, fill
+from tests.monitoring.history.conftest import Pipeline, operators_by_sql, stored_operators
 from tests.monitoring.history.test_archive import ROOT, database_url
 from tests.monitoring.reported import NOTHING, done
 
@@ -102,6 +113,81 @@ def test_late_rows_are_counted_like_punctual_ones(old: Rows, pipeline: Pipeline,
     pipeline.offset = pipeline.reader.initialOffset()
     pipeline.run()
     assert figures(late_one) == figures(prompt)
+
+
+def test_late_rows_are_counted_for_their_operators(old: Rows, pipeline: Pipeline, archive: Path) -> None:
+    """The expected figures are those of a job that had the same rows in time, by SQL before its days were archived."""
+    late_one = fill(old, 20)
+    prompt = fill(old, 20, cluster=late_one.job.cluster)
+    for run in (late_one, prompt):
+        give_figures(run)
+        keep(run)
+    come_late_with_operators(old, prompt)
+    expected = {seconds: of_operators(operators_by_sql(seconds), prompt) for seconds in (3600, 86_400)}
+    pipeline.run()
+    assert advance() == TOLD
+    assert not OperatorRollup.objects.exists()
+    come_late_with_operators(old, late_one)
+    assert advance() == TAKEN
+    assert OperatorCheckpoint.objects.filter(triggered_at__lt=OLD + timedelta(days=20)).count() < 20
+    for seconds, rows in expected.items():
+        assert of_operators(stored_operators(seconds), late_one) == rows
+    assert {row[-1] for row in expected[86_400]} == {990_000}
+    assert not OperatorRollup.objects.filter(job=prompt.job).exists(), "it had no late rows"
+    assert advance() == NOTHING
+
+
+def test_days_that_an_older_version_archived_get_roll_ups_of_operators(
+    old: Rows, pipeline: Pipeline, archive: Path
+) -> None:
+    """An older version archived without such roll-ups, as the pipeline of the tests does."""
+    runs = [fill(old, 200, every=timedelta(minutes=10)) for _ in range(2)]
+    for run in runs:
+        give_figures(run)
+    fill(old, 3, checkpoints_only=True)  # a job without operators
+    expected = {seconds: in_august(operators_by_sql(seconds)) for seconds in (3600, 86_400)}
+    pipeline.run()
+    assert advance() == TOLD
+    (damaged,) = archive.glob(f"operators/cluster={runs[0].job.cluster_id}/month=2026-08/*.parquet")
+    content = damaged.read_bytes()
+    damaged.write_bytes(content[:-100] + bytes(100))
+    with pytest.raises(CommandError, match=rf"\d+ roll-ups were computed. Some are missing:\n.*{damaged.name}"):
+        call_command("archive", "operators")
+    assert {row[0] for row in stored_operators(86_400)} == {runs[1].job_id}
+    damaged.write_bytes(content)
+    call_command("archive", "operators")
+    for seconds, rows in expected.items():
+        assert in_august(stored_operators(seconds)) == rows
+    assert len(expected[86_400]) == 2 * 2 * 2
+    Rollup.objects.filter(job__in=[run.job_id for run in runs]).update(completed=0)
+    assert cycle.add_operators() == (0, [])
+
+
+def come_late_with_operators(rows: Rows, run: Run) -> None:
+    come_late(rows, run)
+    for late in run.checkpoints.filter(checkpoint_id__range=(5001, 5003)):
+        for operator, state_size in (("sink", 990_000), ("source", 1)):
+            OperatorCheckpoint.objects.create(
+                checkpoint=late, triggered_at=late.triggered_at, vertex_id=operator, name=operator, num_subtasks=1,
+                num_acknowledged_subtasks=1, state_size=state_size, checkpointed_size=990_000, end_to_end_duration=3,
+            )  # fmt: skip
+
+
+def give_figures(run: Run) -> None:
+    for operator in OperatorCheckpoint.objects.filter(checkpoint__run=run).select_related("checkpoint"):
+        number = operator.checkpoint.checkpoint_id
+        OperatorCheckpoint.objects.filter(pk=operator.pk).update(
+            state_size=number * 31, checkpointed_size=number, end_to_end_duration=None if number % 3 else number
+        )
+
+
+def of_operators(rollups: set[tuple[Any, ...]], run: Run) -> set[tuple[Any, ...]]:
+    """Return the roll-ups of the run's job in August, without its key."""
+    return {row[1:] for row in in_august(rollups) if row[0] == run.job_id}
+
+
+def in_august(rollups: set[tuple[Any, ...]]) -> set[tuple[Any, ...]]:
+    return {row for row in rollups if row[2] < OLD + timedelta(days=20)}
 
 
 def test_late_rows_of_a_job_without_rows_on_that_day_are_counted(old: Rows, twins) -> None:

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from monitoring.history.archive import due, spans
-from monitoring.history.archive.moving import Mover, day_range
+from monitoring.history.archive.moving import Mover
+from monitoring.history.catalogue import day_range
 from monitoring.history.pipeline import moving
 from monitoring.models import ArchivedFile, ArchivedState, Checkpoint, Run
 from tests.monitoring.conftest import Rows

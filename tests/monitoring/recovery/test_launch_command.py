@@ -78,7 +78,9 @@ def limit_begins_when(monkeypatch):
         outcome = launch_command._outcome
 
         async def from_its_begin(process, program, limit_s):
-            await asyncio.to_thread(eventually, "it has started", lambda: has_started() or process.returncode is not None)
+            await asyncio.to_thread(
+                eventually, "it has started", lambda: has_started() or process.returncode is not None
+            )
             return await outcome(process, program, limit_s)
 
         monkeypatch.setattr(launch_command, "_outcome", from_its_begin)

@@ -336,8 +336,9 @@ async def test_unreachable_checkpoint_is_awaited_instead_of_using_an_older_one(c
     async with cluster.job_manager() as second:
         await leads(second)
         await eventually(lambda: has_exception(second, job_id, "OSError", "stored checkpoints cannot be read now"))
-        newest.unlink()
-        newest.with_name("away").rename(newest)
+        link = newest.with_name("link")
+        link.symlink_to("away")
+        link.rename(newest)  # at once: without `chk-2` for a moment, the older checkpoint would be the newest
 
         await second.until(job_id, "RUNNING")
         restore = cluster.launcher.specs[-1].restore

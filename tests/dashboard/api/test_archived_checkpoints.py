@@ -19,7 +19,7 @@ from monitoring.models import ArchivedFile, Checkpoint, Run
 from monitoring.reasons.archive import ArchiveReason
 from monitoring.savepoints.storage_threads import STORAGE_THREADS
 from tests.monitoring.conftest import Rows
-from tests.monitoring.history.archive_rows import NOW, OLD, TOLD, advance, fill
+from tests.monitoring.history.archive_rows import MOVED, NOW, OLD, advance, fill
 from tests.monitoring.history.conftest import Pipeline, archive, dsn_file, old, pipeline
 from tests.waiting import eventually
 
@@ -71,7 +71,7 @@ def test_archived_checkpoints_have_the_same_json(api: Any, viewer: Client, run: 
         ]
 
     before = responses()
-    assert advance() == TOLD
+    assert advance() == MOVED
     assert not Checkpoint.objects.filter(pk=one.pk).exists()
     assert responses() == before
 

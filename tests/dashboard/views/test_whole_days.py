@@ -12,7 +12,7 @@ from django.test import Client
 from monitoring.history.forgetting import forget
 from monitoring.models import Job
 from tests.monitoring.conftest import Rows
-from tests.monitoring.history.archive_rows import NOW, OLD, TOLD, advance, fill
+from tests.monitoring.history.archive_rows import MOVED, NOW, OLD, advance, fill
 from tests.monitoring.history.conftest import Pipeline, archive, dsn_file, old, pipeline
 
 __all__ = ["archive", "dsn_file", "old", "pipeline"]
@@ -43,7 +43,7 @@ def test_without_hourly_roll_ups_figures_come_from_the_checkpoints(viewer: Clien
 @pytest.mark.nightly
 def test_archived_checkpoints_are_counted_by_whole_days(viewer: Client, job: Job, archive: Path) -> None:
     forget(NOW)
-    assert advance() == TOLD
+    assert advance() == MOVED
     shown = get(viewer, job, "summary/", PART)
     assert shown.context["summary"].completed == 33
     assert SAID in shown.content.decode()

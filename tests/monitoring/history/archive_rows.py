@@ -35,7 +35,7 @@ from tests.monitoring.reported import done
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 OLD = datetime(2026, 8, 13, 12, tzinfo=UTC)  # a Thursday
-TOLD = done(
+MOVED = done(
     WorkReason.ARCHIVED(what="checkpoints and operators of 10 August to 16 August 2026"),
     WorkReason.ARCHIVED(what="samples of 10 August to 16 August 2026"),
 )

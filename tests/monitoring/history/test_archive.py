@@ -37,7 +37,7 @@ from monitoring.reasons.archive import ArchiveReason
 from monitoring.reasons.reason import from_text
 from monitoring.reasons.work import WorkReason
 from tests.monitoring.conftest import Rows
-from tests.monitoring.history.archive_rows import NOW, OLD, TOLD, advance, everything, fill
+from tests.monitoring.history.archive_rows import MOVED, NOW, OLD, advance, everything, fill
 from tests.monitoring.history.conftest import Pipeline, differences
 from tests.monitoring.reported import NOTHING, done
 
@@ -54,7 +54,7 @@ def test_old_rows_are_moved_unchanged_and_keep_their_roll_ups(old: Rows, pipelin
     pipeline.run()
     before, rolled = everything(), list(Rollup.objects.order_by("seconds", "start").values_list())
 
-    assert advance() == TOLD
+    assert advance() == MOVED
 
     assert everything() == before
     assert Checkpoint.objects.count() == CounterSample.objects.count() == 100
@@ -115,7 +115,7 @@ def test_a_row_that_changes_during_archiving_is_archived_with_its_new_values(
     with pytest.raises(ChangedMeanwhile, match="changed while it was archived"):
         next(steps)
     assert everything() == before
-    assert advance() == TOLD
+    assert advance() == MOVED
     assert everything() == before
     assert advance() == NOTHING
 
@@ -195,7 +195,7 @@ def test_archiving_on_a_full_disk_loses_no_rows_and_succeeds_once_there_is_space
     known = {each.path for each in ArchivedFile.objects.all()}
     assert {str(each.relative_to(settings.ARCHIVE)) for each in small_disk.rglob("*.parquet")} <= known
     filler.unlink()
-    assert advance() == TOLD
+    assert advance() == MOVED
     assert everything() == before
 
 

@@ -19,7 +19,7 @@ from monitoring.history.partitions import cover
 from monitoring.models import ArchivedFile, ArchivedKind, ArchivedState, Run
 from monitoring.reasons.work import WorkReason
 from tests.monitoring.conftest import Rows
-from tests.monitoring.history.archive_rows import NOW, OLD, TOLD, advance, everything, fill, take_partitions_back
+from tests.monitoring.history.archive_rows import MOVED, NOW, OLD, advance, everything, fill, take_partitions_back
 from tests.monitoring.history.conftest import Pipeline
 from tests.monitoring.reported import done
 from tests.storage_servers import StorageServer, s3_server
@@ -73,7 +73,7 @@ def test_remote_files_are_read_checked_and_merged(
     before = everything()
     with monkeypatch.context() as patched:
         patched.setattr(due, "ROWS_A_FILE", 5)
-        assert advance() == TOLD
+        assert advance() == MOVED
     assert ArchivedFile.objects.filter(kind="checkpoints").count() == 3
     assert everything() == before
     later = [cycle.advance(NOW + timedelta(days=30), budget_s=3600) for _ in range(6)]  # September begins
@@ -105,7 +105,7 @@ def test_a_lost_connection_during_archiving_loses_no_rows(run: Run, way: TcpProx
                 pass
         way.heal()
         assert everything() == before
-    assert advance() == TOLD
+    assert advance() == MOVED
     assert everything() == before
 
     forget_copies(settings)

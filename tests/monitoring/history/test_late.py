@@ -29,7 +29,7 @@ from monitoring.models import (
 )
 from monitoring.reasons.work import WorkReason
 from tests.monitoring.conftest import Rows
-from tests.monitoring.history.archive_rows import OLD, TOLD, advance, fill
+from tests.monitoring.history.archive_rows import MOVED, OLD, advance, fill
 from tests.monitoring.history.conftest import Pipeline, operators_by_sql, stored_operators
 from tests.monitoring.history.test_archive import ROOT, database_url
 from tests.monitoring.reported import NOTHING, done
@@ -125,7 +125,7 @@ def test_late_rows_are_counted_for_their_operators(old: Rows, pipeline: Pipeline
     come_late_with_operators(old, prompt)
     expected = {seconds: of_operators(operators_by_sql(seconds), prompt) for seconds in (3600, 86_400)}
     pipeline.run()
-    assert advance() == TOLD
+    assert advance() == MOVED
     assert not OperatorRollup.objects.exists()
     come_late_with_operators(old, late_one)
     assert advance() == TAKEN
@@ -147,7 +147,7 @@ def test_days_that_an_older_version_archived_get_roll_ups_of_operators(
     fill(old, 3, checkpoints_only=True)  # a job without operators
     expected = {seconds: in_august(operators_by_sql(seconds)) for seconds in (3600, 86_400)}
     pipeline.run()
-    assert advance() == TOLD
+    assert advance() == MOVED
     (damaged,) = archive.glob(f"operators/cluster={runs[0].job.cluster_id}/month=2026-08/*.parquet")
     content = damaged.read_bytes()
     damaged.write_bytes(content[:-100] + bytes(100))

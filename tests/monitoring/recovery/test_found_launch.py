@@ -1,6 +1,6 @@
 from monitoring.recovery.found_launch import parallelism_of, settings_of
 
-TOLD = {
+REPORTED = {
     "mode": "exactly_once",
     "interval": 2000,
     "timeout": 600000,
@@ -13,7 +13,7 @@ TOLD = {
 
 
 def test_checkpointing_is_stored_with_flinks_keys():
-    assert settings_of(TOLD) == {
+    assert settings_of(REPORTED) == {
         "execution.checkpointing.interval": "2000 ms",
         "execution.checkpointing.timeout": "600000 ms",
         "execution.checkpointing.max-concurrent-checkpoints": "1",
@@ -25,12 +25,12 @@ def test_checkpointing_is_stored_with_flinks_keys():
 
 
 def test_a_job_without_checkpoints_gets_none():
-    assert settings_of({**TOLD, "interval": None}) == {}
+    assert settings_of({**REPORTED, "interval": None}) == {}
     assert settings_of({}) == {}
 
 
 def test_checkpoints_that_are_not_retained_set_no_retention():
-    assert "retention" not in str(settings_of({**TOLD, "externalization": {"enabled": False}}))
+    assert "retention" not in str(settings_of({**REPORTED, "externalization": {"enabled": False}}))
 
 
 def test_the_parallelism_of_the_job_is_that_of_most_operators():

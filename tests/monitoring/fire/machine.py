@@ -40,9 +40,13 @@ class FireMachine(RuleBasedStateMachine):
     seen: ClassVar[Counter[str]] = Counter()
 
     @initialize(
-        skew_s=st.sampled_from([0, -300, 300]), can_validate=st.booleans(), per_hour=st.sampled_from([1, 3, 6, 20])
+        skew_s=st.sampled_from([0, -300, 300]),
+        can_validate=st.booleans(),
+        per_hour=st.sampled_from([1, 3, 6, 20]),
+        last_kill=st.integers(0, 30),
     )
-    def begin(self, skew_s: float, can_validate: bool, per_hour: int) -> None:
+    def begin(self, skew_s: float, can_validate: bool, per_hour: int, last_kill: int) -> None:
+        self.last_kill = last_kill
         self.world = World(skew_s, can_validate, per_hour)
         self.engine = self.world.engine
         self.forgotten: tuple[PlayedJob, float] | None = None
@@ -293,10 +297,14 @@ class FireMachine(RuleBasedStateMachine):
     # --- the end
 
     def calm_down(self) -> None:
-        """End all faults. Assert that the job runs again, or has stopped with a reason that people can read."""
+        """End all faults, after the last death of the job and of a worker.
+
+        Assert that the job runs again, or has stopped with a reason that people can read.
+        """
         self.engine.silent, self.engine.starts_as = False, "RUNNING"
         self._all_run()
         self.end_pauses()
+        self.a_worker_is_killed(dies=True, seconds=2, point=self.last_kill)
         self._wait_until(self._ended_well)
         if self.world.job.breaker_opened_at is not None:
             self.close_the_breaker()

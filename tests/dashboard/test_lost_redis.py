@@ -106,9 +106,9 @@ def _turn(hub: Any, until: Callable[[], bool]) -> None:
 
 
 def _close_connections(message: Any) -> None:
-    """Close the connections that Celery opens again for a message of a lost connection, and never closes.
+    """Close the connections that Celery opens to acknowledge or restore a message after the loss of Redis.
 
-    Otherwise, they are left to the garbage collector. It warns of an open socket if it frees that one first.
+    Celery leaves them to the garbage collector. If a socket is freed before its connection, Python warns.
     """
     message.channel.pool.disconnect()
 
@@ -117,8 +117,8 @@ def test_worker_continues_after_losing_redis_during_a_task(app: Celery, redis: S
     app.send_task("tick")
     worker = Worker(app, redis)
     assert worker.run() == 0
-    [request] = worker.in_hand
-    _close_connections(request.message)
+    assert len(worker.in_hand) == 1
+    _close_connections(worker.in_hand[0].message)
 
 
 def test_lost_acknowledgement_is_logged_in_one_line(app: Celery, redis: ServerProcess) -> None:

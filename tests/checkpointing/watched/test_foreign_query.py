@@ -87,10 +87,11 @@ def test_files_of_a_query_agree_with_sparks_progress_over_a_restart(tmp_path: Pa
 
     events = {each["batchId"]: each for each in (*first, *second)}
     # The query may have been stopped after it wrote the offsets of one more batch.
-    history = answers.checkpoints_json(query)["history"]
-    listed = {each["id"]: each for each in history if each["status"] == "COMPLETED"}
-    assert answers.checkpoints_json(query)["counts"]["completed"] == max(listed) + 1
-    assert {each["id"] for each in history} - set(listed) <= {max(listed) + 1}
+    answer = answers.checkpoints_json(query)
+    listed = {each["id"]: each for each in answer["history"] if each["status"] == "COMPLETED"}
+    others = [(each["id"], each["status"]) for each in answer["history"] if each["status"] != "COMPLETED"]
+    assert answer["counts"]["completed"] == max(listed) + 1
+    assert others in ([], [(max(listed) + 1, "IN_PROGRESS")])
     compared = [batch for batch in events if "addBatch" in events[batch]["durationMs"] and batch in listed]
     assert len(compared) >= 8
     for batch in compared:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
-from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from monitoring import broker
 from tests.waiting import eventually
@@ -80,13 +78,7 @@ class Reader:
     def picture(self, name: str, whole: bool = True) -> None:
         PICTURES.mkdir(parents=True, exist_ok=True)
         # Playwright would hide the caret by an inline style, which the content security policy refuses at a swap.
-        store = partial(self.page.screenshot, path=PICTURES / f"{name}.png", full_page=whole, caret="initial")
-        try:
-            store()
-        except PlaywrightTimeout:
-            # Chromium 156 did not end one of several thousand screenshots. On a frozen page, the next one does not
-            # end either.
-            store()
+        self.page.screenshot(path=PICTURES / f"{name}.png", full_page=whole, caret="initial")
 
     def turn(self, size: str, theme: str) -> None:
         """Change the size of the screen and the theme."""

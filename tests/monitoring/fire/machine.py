@@ -297,7 +297,7 @@ class FireMachine(RuleBasedStateMachine):
     # --- the end
 
     def calm_down(self) -> None:
-        """End all faults, after the last death of the job and of a worker.
+        """End all faults, and let the job and a worker die once more.
 
         Assert that the job runs again, or has stopped with a reason that people can read.
         """

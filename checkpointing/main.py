@@ -29,7 +29,7 @@ from checkpointing.jobs.launching.control_groups import DriverGroups, NoGroups, 
 from checkpointing.jobs.launching.demand import gib
 from checkpointing.jobs.launching.deployment import Site
 from checkpointing.jobs.launching.environment import storage_variables
-from checkpointing.jobs.launching.kubernetes.api import KubernetesApi
+from checkpointing.jobs.launching.kubernetes import api as kubernetes
 from checkpointing.jobs.launching.kubernetes.launcher import KubernetesLauncher, PodDefaults
 from checkpointing.jobs.launching.local import LocalDriverLauncher
 from checkpointing.jobs.launching.machine import limits_of, read_machine
@@ -206,7 +206,7 @@ def _high_availability(settings: JobManagerSettings) -> HighAvailabilityServices
 
 def _launcher(settings: JobManagerSettings, environ: Mapping[str, str], address: str) -> DriverLauncher:
     processes, pods = _local_launcher(settings, environ, address), None
-    if settings.kubernetes is not None:
+    if settings.kubernetes is not None and kubernetes.is_installed():
         defaults = PodDefaults(
             settings.kubernetes.namespace,
             settings.cluster_id,
@@ -214,7 +214,7 @@ def _launcher(settings: JobManagerSettings, environ: Mapping[str, str], address:
             settings.checkpoint_directory,
             settings.savepoint_directory,
         )
-        api, site = KubernetesApi(settings.kubernetes), _site(settings, address)
+        api, site = kubernetes.KubernetesApi(settings.kubernetes), _site(settings, address)
         pods = KubernetesLauncher(api, defaults, site, environ, _program_variables(settings))
     return ChosenLauncher(processes, pods, settings.launcher)
 

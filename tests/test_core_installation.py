@@ -19,8 +19,8 @@ from dashboard.stack.composition import get
 from dashboard.stack.parts import Program
 from dashboard.stack.ports import any_free
 from dashboard.stack.process import Command, running
-from tests.import_graph import ROOT, reached
-from tests.test_dependencies import CORE, IMPORT_ALL, core
+from tests.import_graph import ROOT
+from tests.test_dependencies import IMPORT_ALL, core, reached_by_core
 
 pytestmark = [pytest.mark.nightly, pytest.mark.long]
 MOST = 450 * 2**20  # bytes, with the bytecode that pip writes
@@ -80,7 +80,7 @@ def test_the_packages_of_the_core_are_small(home: Path) -> None:
 
 
 def test_everything_of_the_core_is_imported(home: Path, environ: dict[str, str]) -> None:
-    done = python(home, environ, "-c", IMPORT_ALL.format(absent=[], modules=sorted(reached(CORE))))
+    done = python(home, environ, "-c", IMPORT_ALL.format(absent=[], modules=sorted(reached_by_core())))
     assert done.returncode == 0, done.stderr[-2000:]
 
 

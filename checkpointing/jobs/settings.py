@@ -16,7 +16,7 @@ from checkpointing.ha.services import DEFAULT_CLUSTER_ID, DEFAULT_ROOT, DEFAULT_
 from checkpointing.ha.zookeeper_access import opened
 from checkpointing.jobs.launching.deployment import MASTER, LauncherKind, deployment_of, is_loopback
 from checkpointing.jobs.launching.environment import check_entry
-from checkpointing.jobs.launching.kubernetes.api import ApiAccess
+from checkpointing.jobs.launching.kubernetes.api import ApiAccess, is_installed
 from checkpointing.jobs.loop import DEFAULT_SILENCE_S
 from checkpointing.jobs.secret_keys import SETTING as SECRET_KEYS
 from checkpointing.jobs.secret_keys import check_key
@@ -196,6 +196,11 @@ class JobManagerSettings:
             read.problems.append(
                 "WAYMARK_LAUNCHER: 'kubernetes' is not allowed outside a Kubernetes cluster without "
                 "WAYMARK_KUBERNETES_API; set it to the address of the API, such as https://kubernetes.internal:6443"
+            )
+        if settings.launcher is LauncherKind.KUBERNETES and not is_installed():
+            read.problems.append(
+                "WAYMARK_LAUNCHER: 'kubernetes' is not allowed without the extra kubernetes; "
+                "run uv pip install -r pyproject.toml --extra kubernetes"
             )
         if read.problems:
             raise InvalidSettings(tuple(read.problems))

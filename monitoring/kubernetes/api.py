@@ -1,6 +1,5 @@
-"""List, watch, read, create, change and delete resources of a Kubernetes API, through `engine.transport`.
+"""List, watch, read, create, change and delete resources of a Kubernetes API, with the library kubernetes_asyncio.
 
-So addresses are checked when a name is resolved, redirects are refused, and answers have limits of time and size.
 Failures raise EngineError with the reason:
 
     Unreachable   no answer, or one that broke off
@@ -13,13 +12,11 @@ Failures raise EngineError with the reason:
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Self
-from urllib.parse import urlencode
+from typing import Any, Self
 
 import aiohttp
 
@@ -27,7 +24,7 @@ from monitoring.engine.connection import Connection
 from monitoring.engine.errors import ConnectionFailure, EngineError, Malformed, NotFound, Refused, Unreachable
 from monitoring.engine.fields import decode
 from monitoring.engine.silence import unreachable
-from monitoring.engine.transport import Answer, Transport
+from monitoring.engine.transport import Answer
 from monitoring.kubernetes.kinds import ACCESS_REVIEW, Json, ResourceKind, object_in, version_of
 from monitoring.reasons.discoveries import DiscoveryReason
 from monitoring.reasons.engines import EngineReason
@@ -38,16 +35,6 @@ PAGE = 500
 _MOST_PAGES = 1000
 # After the server's own limit, a watch has this long to end.
 _WATCH_ENDS_S = 10.0
-
-
-# The HTTP method and the media type of the content, by the verb of Kubernetes.
-_METHODS: Final = {
-    "list": ("GET", None),
-    "get": ("GET", None),
-    "create": ("POST", "application/json"),
-    "patch": ("PATCH", "application/merge-patch+json"),
-    "delete": ("DELETE", None),
-}
 
 
 class Expired(EngineError):
@@ -85,9 +72,11 @@ class KubernetesApi:
     """A client. It belongs to one event loop. Use it with `async with`, which closes its connections."""
 
     def __init__(self, connection: Connection) -> None:
+        from monitoring.kubernetes.client import CheckedClient
+
         self._url = connection.url
         self._limit_s = connection.request_limit_s
-        self._transport = Transport(connection)
+        self._client = CheckedClient(connection)
 
     async def __aenter__(self) -> Self:
         return self
@@ -95,13 +84,16 @@ class KubernetesApi:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._transport.close()
+        await self._client.close()
 
     async def pages(self, kind: ResourceKind, namespace: str, selector: str) -> AsyncGenerator[Page, None]:
         """Yield the pages of a list."""
-        query = {"limit": str(PAGE), **_selectors(kind, selector)}
+        following = None
         for _number in range(_MOST_PAGES):
-            found = await self._ask("list", kind, namespace, query=urlencode(query))
+            request = self._client.of(kind).get(
+                namespace=namespace, limit=PAGE, _continue=following, **_selectors(kind, selector), serialize=False
+            )
+            found = await self._ask(request, "list", kind, namespace)
             items = found.get("items") if isinstance(found, dict) else None
             metadata = found.get("metadata") if isinstance(found, dict) else None
             if not isinstance(items, list) or not isinstance(metadata, dict):
@@ -110,79 +102,79 @@ class KubernetesApi:
             yield Page(items, version_of(found), continues=bool(following))
             if not following or not isinstance(following, str):
                 return
-            query["continue"] = following
         raise Malformed(DiscoveryReason.TOO_MANY_PAGES(path=kind.path(namespace), most=_MOST_PAGES))
 
     async def watch(
         self, kind: ResourceKind, namespace: str, selector: str, version: str, lasts_s: float
     ) -> AsyncGenerator[list[Change], None]:
         """Yield the changes after `version`, as they arrive. The server ends the watch after `lasts_s` seconds."""
-        query = {
-            "watch": "true",
-            "allowWatchBookmarks": "true",
-            "resourceVersion": version,
-            "timeoutSeconds": str(max(1, round(lasts_s))),
-            **_selectors(kind, selector),
-        }
-        path = f"{kind.path(namespace)}?{urlencode(query)}"
-        limit_s = max(1, round(lasts_s)) + _WATCH_ENDS_S
+        lasts_s = max(1, round(lasts_s))
+        limit_s = lasts_s + _WATCH_ENDS_S
         try:
-            async with aclosing(self._transport.lines(path, limit_s)) as answer:
+            lines = await self._client.of(kind).get(
+                namespace=namespace,
+                watch="true",
+                query_params=[("allowWatchBookmarks", "true")],
+                resource_version=version,
+                timeout_seconds=lasts_s,
+                _request_timeout=limit_s,
+                **_selectors(kind, selector),
+                serialize=False,
+            )
+            async with aclosing(lines) as answer:
                 async for part in answer:
                     if isinstance(part, Answer):
                         raise self._refusal(part, kind, namespace, "watch")
                     yield [self._change(line, kind, namespace) for line in part]
         except (aiohttp.ClientError, TimeoutError, ValueError, OSError) as error:
-            raise self._silent(path, limit_s, error) from error
+            raise self._silent(kind.path(namespace), limit_s, error) from error
 
     async def read(self, kind: ResourceKind, namespace: str, name: str) -> Json:
-        return await self._one("get", kind, namespace, name)
+        request = self._client.of(kind).get(name, namespace, serialize=False)
+        return await self._one(request, "get", kind, namespace, name)
 
     async def create(self, kind: ResourceKind, namespace: str, resource: Json) -> Json:
         """Create the resource. Raise Conflict if there is one with its name."""
-        return await self._one("create", kind, namespace, content=resource)
+        request = self._client.of(kind).create(resource, namespace, serialize=False)
+        return await self._one(request, "create", kind, namespace)
 
     async def change(self, kind: ResourceKind, namespace: str, name: str, patch: Json) -> Json:
         """Apply a JSON merge patch, and return the changed resource.
 
         Raise Conflict if the patch has a resourceVersion and the resource has another one.
         """
-        return await self._one("patch", kind, namespace, name, patch)
+        request = self._client.of(kind).patch(
+            patch, name, namespace, content_type="application/merge-patch+json", serialize=False
+        )
+        return await self._one(request, "patch", kind, namespace, name)
 
     async def delete(self, kind: ResourceKind, namespace: str, name: str) -> None:
-        await self._ask("delete", kind, namespace, name)
+        request = self._client.of(kind).delete(name, namespace, serialize=False)
+        await self._ask(request, "delete", kind, namespace, name)
 
     async def require_right(self, verb: str, kind: ResourceKind, namespace: str) -> None:
         """Raise Refused if the account may not use the verb for these resources."""
         wanted = {"verb": verb, "group": kind.group, "resource": kind.plural, "namespace": namespace}
-        answer = await self._ask("create", ACCESS_REVIEW, "", content={"spec": {"resourceAttributes": wanted}})
+        request = self._client.of(ACCESS_REVIEW).create({"spec": {"resourceAttributes": wanted}}, serialize=False)
+        answer = await self._ask(request, "create", ACCESS_REVIEW, "")
         if object_in(object_in(answer).get("status")).get("allowed") is not True:
             raise self._error(403, {}, kind, namespace, verb)
 
     async def _one(
-        self, verb: str, kind: ResourceKind, namespace: str, name: str = "", content: Json | None = None
+        self, request: Awaitable[Answer], verb: str, kind: ResourceKind, namespace: str, name: str = ""
     ) -> Json:
-        found = await self._ask(verb, kind, namespace, name, content)
+        found = await self._ask(request, verb, kind, namespace, name)
         if not isinstance(found, dict) or not isinstance(found.get("metadata"), dict):
             raise Malformed(DiscoveryReason.NOT_A_RESOURCE(path=kind.path(namespace, name)))
         return found
 
     async def _ask(
-        self,
-        verb: str,
-        kind: ResourceKind,
-        namespace: str,
-        name: str = "",
-        content: Json | None = None,
-        query: str = "",
+        self, request: Awaitable[Answer], verb: str, kind: ResourceKind, namespace: str, name: str = ""
     ) -> object:
-        path = kind.path(namespace, name) + (f"?{query}" if query else "")
-        method, media_type = _METHODS[verb]
-        body = None if content is None else json.dumps(content).encode()
         try:
-            answer = await self._transport.ask(method, path, self._limit_s, body, media_type)
+            answer = await request
         except (aiohttp.ClientError, TimeoutError, ValueError, OSError) as error:
-            raise self._silent(path, self._limit_s, error) from error
+            raise self._silent(kind.path(namespace, name), self._limit_s, error) from error
         if not 200 <= answer.status < 300:
             raise self._refusal(answer, kind, namespace, verb, name)
         return decode(answer.content)
@@ -197,8 +189,7 @@ class KubernetesApi:
 
     def _silent(self, path: str, limit_s: float, error: Exception) -> Unreachable:
         if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
-            shown = path.partition("?")[0]
-            reason = EngineReason.TOO_SLOW(url=self._url, path=shown, limit_s=limit_s)
+            reason = EngineReason.TOO_SLOW(url=self._url, path=path, limit_s=limit_s)
             return Unreachable(reason, ConnectionFailure.TIMED_OUT)
         return unreachable(self._url, error)
 
@@ -234,9 +225,8 @@ class KubernetesApi:
         return Refused(number, DiscoveryReason.SERVER_ERROR(status=number, **values))
 
 
-def _selectors(kind: ResourceKind, labels: str) -> dict[str, str]:
-    selectors = {"labelSelector": labels, "fieldSelector": kind.fields}
-    return {name: value for name, value in selectors.items() if value}
+def _selectors(kind: ResourceKind, labels: str) -> dict[str, str | None]:
+    return {"label_selector": labels or None, "field_selector": kind.fields or None}
 
 
 def _where(namespace: str) -> Reason:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import yaml
 
-from checkpointing.jobs.launching.kubernetes.api import ApiAccess
+from checkpointing.jobs.launching.kubernetes.api import ApiAccess, is_installed
 from monitoring.engine.connection import BadTls, Connection, Tls, basic, bearer, trust
 from monitoring.engine.errors import RequestNotSent
 from monitoring.kubernetes.kinds import Json
@@ -35,8 +35,10 @@ def connection_of(source: DiscoverySource, account: Path = SERVICE_ACCOUNT) -> C
     """Return the connection. The token of a service account is read each time, because Kubernetes replaces it.
 
     Raises:
-        RequestNotSent: there are no credentials, or they cannot be used.
+        RequestNotSent: there are no credentials, they cannot be used, or the extra `kubernetes` is not installed.
     """
+    if not is_installed():
+        raise RequestNotSent(DiscoveryReason.EXTRA_MISSING())
     if source.in_cluster:
         return _mounted(account)
     try:

@@ -22,6 +22,7 @@ class ResourceKind:
     name: str
     selector: str | None = None
     fields: str = ""
+    is_namespaced: bool = True
 
     @property
     def key(self) -> str:
@@ -47,7 +48,9 @@ EVENT = ResourceKind(
     "", "v1", "events", "Event", selector="", fields="involvedObject.apiVersion=flink.apache.org/v1beta1,type=Warning"
 )
 # A question to Kubernetes about the rights of the account. It stores nothing.
-ACCESS_REVIEW = ResourceKind("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview")
+ACCESS_REVIEW = ResourceKind(
+    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", is_namespaced=False
+)
 KINDS = (FLINK_DEPLOYMENT, FLINK_SESSION_JOB, FLINK_SNAPSHOT, SPARK_OF_APACHE, SPARK_OF_KUBEFLOW, POD, EVENT)
 # The kinds for which the Flink operator runs a job.
 JOB_KINDS = {kind.key: kind for kind in (FLINK_DEPLOYMENT, FLINK_SESSION_JOB)}

@@ -25,6 +25,10 @@ class DiscoveryReason(ReasonCode):
         "discoveries.in-no-cluster",
         _("Waymark does not run in a pod with a service account. Enter a kubeconfig."),
     )
+    EXTRA_MISSING = (
+        "discoveries.extra-missing",
+        _("The extra kubernetes is not installed on this machine: uv pip install -r pyproject.toml --extra kubernetes"),
+    )
 
     # The answers of the API.
     LOG_IN_REFUSED = "discoveries.log-in-refused", _("{url} does not accept the credentials (HTTP 401).")

@@ -20,7 +20,8 @@ logger = logging.getLogger(__name__)
 class ChosenLauncher:
     """A launcher that passes each job to the configured one.
 
-    `pods` is None if no Kubernetes API is known. `default` is for jobs that name no launcher.
+    `pods` is None if no Kubernetes API is known, or the extra `kubernetes` is missing. `default` is for jobs that name
+    no launcher.
     """
 
     def __init__(self, processes: DriverLauncher, pods: DriverLauncher | None, default: LauncherKind) -> None:
@@ -78,7 +79,10 @@ class ChosenLauncher:
         if kind is LauncherKind.PROCESS:
             return self._processes
         if self._pods is None:
-            allowed = "process, because the job manager knows no Kubernetes API; set WAYMARK_KUBERNETES_API"
+            allowed = (
+                "process, because the job manager knows no Kubernetes API, or lacks the extra kubernetes; "
+                "set WAYMARK_KUBERNETES_API, and install the extra"
+            )
             raise InvalidConfiguration(LAUNCHER, kind.value, allowed)
         return self._pods
 

@@ -185,7 +185,7 @@ def test_secrets_are_only_in_the_secret_of_the_pod_and_removed_with_it(
 async def test_the_driver_runs_what_the_zip_file_unpacks(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
-    launcher.launch(spec(tmp_path))
+    await asyncio.to_thread(launcher.launch, spec(tmp_path))
     files = running(cluster).files
     [path] = [path for path in files if path.endswith("checkpointing.zip")]
     [container] = cluster.pod()["spec"]["containers"]
@@ -287,7 +287,7 @@ async def loss(process: DriverProcess) -> tuple[str, str]:
 async def test_an_evicted_pod_reports_the_eviction(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
-    process = launcher.launch(spec(tmp_path))
+    process = await asyncio.to_thread(launcher.launch, spec(tmp_path))
     running(cluster)
     cluster.evict(POD, "The node was low on resource: memory.")
     message = f"Kubernetes evicted the pod {NAMESPACE}/{POD} of the driver: The node was low on resource: memory."
@@ -297,7 +297,7 @@ async def test_an_evicted_pod_reports_the_eviction(
 async def test_a_pod_that_ran_out_of_memory_reports_it(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
-    process = launcher.launch(spec(tmp_path))
+    process = await asyncio.to_thread(launcher.launch, spec(tmp_path))
     running(cluster)
     cluster.run_out_of_memory(POD)
     assert await process.wait() == 137
@@ -310,7 +310,7 @@ async def test_a_pod_that_ran_out_of_memory_reports_it(
 async def test_a_deleted_pod_is_lost_when_it_has_ended(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
-    process = launcher.launch(spec(tmp_path))
+    process = await asyncio.to_thread(launcher.launch, spec(tmp_path))
     running(cluster)
     cluster.delete(POD)
     assert await loss(process) == ("PodDeleted", f"The pod {NAMESPACE}/{POD} of the driver was deleted.")
@@ -319,7 +319,7 @@ async def test_a_deleted_pod_is_lost_when_it_has_ended(
 async def test_a_pod_missing_with_its_node_may_still_run(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
-    process = launcher.launch(spec(tmp_path))
+    process = await asyncio.to_thread(launcher.launch, spec(tmp_path))
     running(cluster)
     cluster.node_answers = False
     with cluster.lock:
@@ -331,7 +331,7 @@ async def test_a_pod_missing_with_its_node_may_still_run(
 async def test_a_container_that_ends_by_itself_reports_its_exit_code(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
-    process = launcher.launch(spec(tmp_path))
+    process = await asyncio.to_thread(launcher.launch, spec(tmp_path))
     running(cluster).exit_code = 3
     assert await process.wait() == 3
     assert (await loss(process))[1].endswith("ended with exit code 3 without saying why.")
@@ -349,7 +349,7 @@ async def test_a_pod_that_does_not_start_fails_with_its_reason(
 ) -> None:
     launcher = launcher_for(cluster, tmp_path, start_limit_s=SHORT_S)
     setattr(cluster, switch, False)
-    process = launcher.launch(spec(tmp_path))
+    process = await asyncio.to_thread(launcher.launch, spec(tmp_path))
     assert not process.has_started
     name, message = await loss(process)
     assert name == "PodNotStarted"
@@ -364,7 +364,7 @@ async def test_a_pod_that_does_not_start_fails_with_its_reason(
 
 async def test_a_pod_whose_state_cannot_be_read_is_not_dead(cluster: PlayedKubernetes, tmp_path: Path) -> None:
     launcher = launcher_for(cluster, tmp_path, start_limit_s=SHORT_S)
-    process = launcher.launch(spec(tmp_path))
+    process = await asyncio.to_thread(launcher.launch, spec(tmp_path))
     running(cluster)
     eventually("seen to run", lambda: process.has_started)
     cluster.is_away = True
@@ -387,7 +387,7 @@ async def test_the_time_without_the_api_does_not_count_against_a_waiting_pod(
     clock = ManualClock()
     launcher = launcher_for(cluster, tmp_path, clock=clock)
     cluster.schedules = False
-    process = launcher.launch(spec(tmp_path))
+    process = await asyncio.to_thread(launcher.launch, spec(tmp_path))
     cluster.is_away = True
     clock.advance(3600)
     calls = len(cluster.calls)
@@ -403,7 +403,7 @@ async def test_the_time_without_the_api_does_not_count_against_a_waiting_pod(
 async def test_only_the_pod_with_the_same_uid_is_deleted(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
-    process = launcher.launch(spec(tmp_path))
+    process = await asyncio.to_thread(launcher.launch, spec(tmp_path))
     running(cluster)
     with cluster.lock:
         cluster.pods[POD]["metadata"]["uid"] = "another pod of the same name"
@@ -413,16 +413,16 @@ async def test_only_the_pod_with_the_same_uid_is_deleted(
 
 async def test_any_job_manager_adopts_a_live_pod(cluster: PlayedKubernetes, tmp_path: Path) -> None:
     first, second = launcher_for(cluster, tmp_path), launcher_for(cluster, tmp_path)
-    first.launch(spec(tmp_path))
+    await asyncio.to_thread(first.launch, spec(tmp_path))
     running(cluster)
     first.end_spares()
     pod = first.pod_of(CONFIGURATION, JOB, 1)
-    process = second.adopt(None, JOB, 1, tmp_path / "attempt-1", pod)
+    process = await asyncio.to_thread(second.adopt, None, JOB, 1, tmp_path / "attempt-1", pod)
     assert process is not None
     assert process.has_started
     await process.end(5.0)
     assert cluster.deleted == [POD]
-    assert second.adopt(None, JOB, 1, tmp_path / "attempt-1", pod) is None, "it is gone"
+    assert await asyncio.to_thread(second.adopt, None, JOB, 1, tmp_path / "attempt-1", pod) is None, "it is gone"
     second.end_spares()
 
 
@@ -430,11 +430,11 @@ async def test_a_pod_that_cannot_be_read_is_adopted_and_found_later(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
     first = launcher_for(cluster, tmp_path)
-    first.launch(spec(tmp_path))
+    await asyncio.to_thread(first.launch, spec(tmp_path))
     running(cluster)
     first.end_spares()
     cluster.is_away = True
-    process = launcher.adopt(None, JOB, 1, tmp_path / "attempt-1", f"{NAMESPACE}/{POD}")
+    process = await asyncio.to_thread(launcher.adopt, None, JOB, 1, tmp_path / "attempt-1", f"{NAMESPACE}/{POD}")
     assert process is not None
     assert not process.has_started, "nobody can say"
     cluster.is_away = False
@@ -482,12 +482,12 @@ async def test_the_log_is_kept_after_the_pod_and_continues_under_the_next_job_ma
         return log.read_text() if log.exists() else ""
 
     first, second = launcher_for(cluster, tmp_path), launcher_for(cluster, tmp_path)
-    first.launch(spec(tmp_path))
+    await asyncio.to_thread(first.launch, spec(tmp_path))
     container = running(cluster)
     container.said = b"one\ntwo\n"
     eventually("the first lines", lambda: kept() == "one\ntwo\n")
     first.end_spares()
-    process = second.adopt(None, JOB, 1, tmp_path / "attempt-1", f"{NAMESPACE}/{POD}")
+    process = await asyncio.to_thread(second.adopt, None, JOB, 1, tmp_path / "attempt-1", f"{NAMESPACE}/{POD}")
     assert process is not None
     container.said += b"three\n"
     eventually("the next line", lambda: kept() == "one\ntwo\nthree\n")
@@ -574,9 +574,11 @@ _VERBS = {
 async def test_the_shipped_role_allows_exactly_the_calls_of_the_launcher(
     cluster: PlayedKubernetes, launcher: KubernetesLauncher, tmp_path: Path
 ) -> None:
-    process = launcher.launch(spec(tmp_path))
+    process = await asyncio.to_thread(launcher.launch, spec(tmp_path))
     running(cluster)
-    assert launcher.adopt(None, JOB, 1, tmp_path / "attempt-1", f"{NAMESPACE}/{POD}") is not None
+    assert (
+        await asyncio.to_thread(launcher.adopt, None, JOB, 1, tmp_path / "attempt-1", f"{NAMESPACE}/{POD}") is not None
+    )
     eventually("its log is read", lambda: ("GET", "log") in cluster.calls)
     await process.end(5.0)
     called = set().union(*(_VERBS[call] for call in cluster.calls))

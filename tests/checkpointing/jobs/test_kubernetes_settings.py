@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,9 @@ import pytest
 from checkpointing.jobs.launching.deployment import LauncherKind
 from checkpointing.jobs.launching.kubernetes.api import ApiAccess, ApiRefused, ApiUnreachable, KubernetesApi
 from checkpointing.jobs.settings import InvalidSettings, JobManagerSettings
+from checkpointing.main import _launcher
+from checkpointing.model.configuration import InvalidConfiguration
+from checkpointing.model.job_graph import JobGraph
 from tests.checkpointing.jobs.loop_guard import watched_loop
 from tests.checkpointing.jobs.played_kubernetes import NAMESPACE, TOKEN, PlayedKubernetes
 from tests.checkpointing.jobs.running_job_manager import RunningJobManager
@@ -34,6 +38,17 @@ def test_wrong_settings_are_named(tmp_path: Path) -> None:
         settings(WAYMARK_KUBERNETES_API="https://k:1", WAYMARK_KUBERNETES_TOKEN_FILE=missing)
 
 
+def test_pods_need_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "kubernetes_asyncio", None)
+    api = "https://k.internal:6443"
+    with pytest.raises(InvalidSettings, match="not allowed without the extra kubernetes; run uv pip install"):
+        settings(WAYMARK_LAUNCHER="kubernetes", WAYMARK_KUBERNETES_API=api)
+    manager = RunningJobManager(tmp_path, None, {"WAYMARK_KUBERNETES_API": api})  # type: ignore[arg-type]
+    graph = JobGraph("0" * 32, "words", "jar", "words.py:main", configuration={"waymark.launcher": "kubernetes"})
+    with pytest.raises(InvalidConfiguration, match="or lacks the extra kubernetes"):
+        _launcher(manager.settings, {}, api).check(graph)
+
+
 def test_service_account_of_the_pod_is_used(tmp_path: Path) -> None:
     environ = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
     assert ApiAccess.in_cluster(environ, tmp_path) is None, "no account is mounted"
@@ -41,6 +56,15 @@ def test_service_account_of_the_pod_is_used(tmp_path: Path) -> None:
     (tmp_path / "namespace").write_text("streams\n")
     access = ApiAccess.in_cluster(environ, tmp_path)
     assert access == ApiAccess("https://10.96.0.1:443", tmp_path / "token", tmp_path / "ca.crt", "streams")
+
+
+def test_the_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with PlayedKubernetes(tmp_path).serving() as cluster:
+        assert cluster.api().pods(NAMESPACE, {}) == []
 
 
 async def test_launchers_are_created_outside_the_event_loop(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -270,6 +271,12 @@ def test_the_test_of_kubernetes_says_what_is_found_and_which_right_is_missing(
     wrong = found_by_test(admin, typed | {"kubeconfig": kubeconfig(kubernetes.url, token="another")})
     assert wrong.count("does not accept the credentials") == 1
     assert "Enter a kubeconfig" in found_by_test(admin, typed | {"kubeconfig": ""})
+
+
+def test_the_test_of_kubernetes_names_the_missing_extra(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "kubernetes_asyncio", None)
+    page = found_by_test(admin, TYPED | {"kubeconfig": kubeconfig("http://127.0.0.1:9")})
+    assert "uv pip install -r pyproject.toml --extra kubernetes" in page
 
 
 def test_the_test_of_yarn_uses_the_stored_password(admin: Client, yarn: PlayedYarn) -> None:

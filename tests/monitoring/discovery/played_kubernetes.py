@@ -308,7 +308,7 @@ class Handler(PlayedHandler):
             self._line({"type": type_, "object": event.now})
 
     def _line(self, what: Json) -> None:
-        self._chunk(json.dumps(what).encode() + b"\n")
+        self._chunk(json.dumps(what, ensure_ascii=False).encode() + b"\n")
 
     def _chunk(self, content: bytes) -> None:
         self.wfile.write(f"{len(content):x}\r\n".encode() + content + b"\r\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import pytest
@@ -114,6 +115,28 @@ def test_a_problem_of_a_pod_is_one_of_its_cluster(kubernetes, source, look):
     kubernetes.delete("orders-abc", played.POD)
     look(lasts_s=1.5)
     assert platform_problems() == {}
+
+
+def test_a_worker_without_the_extra_keeps_what_was_found(kubernetes, source, look, monkeypatch):
+    kubernetes.put("orders", status=RUNNING)
+    look()
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "kubernetes_asyncio", None)
+        assert look() == []
+    source.refresh_from_db()
+    assert source.last_error_value == DiscoveryReason.EXTRA_MISSING()
+    assert one().name == "prod/orders"
+    look()
+    source.refresh_from_db()
+    assert source.last_error == ""
+
+
+def test_separators_in_a_resource_do_not_end_the_watch(kubernetes, source, look):
+    look()
+    kubernetes.put("orders", annotations={"note": "next line \x85, line \u2028, paragraph \u2029"}, status=RUNNING)
+    assert look(lasts_s=1.5) == []
+    assert one().name == "prod/orders"
+    assert kubernetes.requests["list", played.FLINK] == 1
 
 
 def test_a_change_is_seen_by_the_watch_and_not_by_another_list(kubernetes, source, look):

@@ -1,23 +1,26 @@
 """A client of the Kubernetes API, with the few calls that running drivers as pods needs. All methods block.
 
+It uses kubernetes_asyncio, of the extra `kubernetes`. Each call has its own event loop: do not call it inside a loop.
+
 An error answer raises ApiRefused. If there is no answer for any other reason, ApiUnreachable is raised: then it is
 unknown whether the call has had an effect.
 """
 
 from __future__ import annotations
 
-import http.client
+import asyncio
 import json
-import ssl
-import urllib.error
-import urllib.parse
-import urllib.request
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Any
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+
+if TYPE_CHECKING:
+    from kubernetes_asyncio.client import ApiClient, Configuration
 
 Json = dict[str, Any]
 
@@ -26,6 +29,10 @@ _TIMEOUT_S = 10.0
 _FOLLOW_TIMEOUT_S = 60.0
 _TOO_MANY_REQUESTS = 429
 _UNAUTHORIZED = 401
+
+
+# Gets the library's CoreV1Api. With `_preload_content=False`, its methods return the response as it is.
+Call = Callable[[Any], Awaitable[aiohttp.ClientResponse]]
 
 
 class ApiUnreachable(Exception):
@@ -70,38 +77,39 @@ class ApiAccess:
         return cls(address, account / "token", account / "ca.crt", namespace)
 
 
+def is_installed() -> bool:
+    """Return whether the extra `kubernetes` is installed."""
+    return find_spec("kubernetes_asyncio") is not None
+
+
 class KubernetesApi:
     def __init__(self, access: ApiAccess, timeout_s: float = _TIMEOUT_S) -> None:
         self._access = access
         self._timeout_s = timeout_s
+        self._options: dict[str, Any] = {"_preload_content": False, "_request_timeout": timeout_s}
 
     def create_pod(self, namespace: str, pod: Json) -> Json:
-        return self._json("POST", _path(namespace, "pods"), pod)
+        return self._json(lambda core: core.create_namespaced_pod(namespace, pod, **self._options))
 
     def create_secret(self, namespace: str, secret: Json) -> Json:
-        return self._json("POST", _path(namespace, "secrets"), secret)
+        return self._json(lambda core: core.create_namespaced_secret(namespace, secret, **self._options))
 
     def pod(self, namespace: str, name: str) -> Json:
-        return self._json("GET", _path(namespace, "pods", name))
+        return self._json(lambda core: core.read_namespaced_pod(name, namespace, **self._options))
 
     def pods(self, namespace: str, selector: Mapping[str, str]) -> list[Json]:
         """Return the pods that have all labels of `selector`."""
         labels = ",".join(f"{key}={value}" for key, value in selector.items())
-        query = urllib.parse.urlencode({"labelSelector": labels})
-        return list(self._json("GET", f"{_path(namespace, 'pods')}?{query}").get("items") or [])
+        found = self._json(lambda core: core.list_namespaced_pod(namespace, label_selector=labels, **self._options))
+        return list(found.get("items") or [])
 
     def delete_pod(self, namespace: str, name: str, uid: str, grace_s: float) -> None:
         """Ask Kubernetes to end this pod. Another pod with its name stays, which is reported as a conflict.
 
         The grace period is never 0: then the API would forget the pod before its node has ended it.
         """
-        options = {
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            "gracePeriodSeconds": max(1, round(grace_s)),
-            "preconditions": {"uid": uid},
-        }
-        self._json("DELETE", _path(namespace, "pods", name), options)
+        body = {"gracePeriodSeconds": max(1, round(grace_s)), "preconditions": {"uid": uid}}
+        self._json(lambda core: core.delete_namespaced_pod(name, namespace, body=body, **self._options))
 
     def follow_log(self, namespace: str, name: str, container: str, since: str | None = None) -> Iterator[bytes]:
         """Yield the lines of the container's log, each after its time stamp, until the container ends.
@@ -109,71 +117,99 @@ class KubernetesApi:
         Args:
             since: the time stamp of the first line to return, in whole seconds.
         """
-        query = {"container": container, "follow": "true", "timestamps": "true"}
-        if since is not None:
-            query["sinceTime"] = since
-        path = f"{_path(namespace, 'pods', name)}/log?{urllib.parse.urlencode(query)}"
-        with self._answer("GET", path, None, _FOLLOW_TIMEOUT_S) as answer:
-            while line := answer.readline():
-                yield line
+        with self._failures(), asyncio.Runner() as runner:
+            chunks = self._log(namespace, name, container, since)
+            rest = b""
+            while chunk := runner.run(_next(chunks)):
+                *lines, rest = (rest + chunk).split(b"\n")
+                yield from (line + b"\n" for line in lines)
+            if rest:
+                yield rest
 
-    def _json(self, method: str, path: str, body: Json | None = None) -> Json:
-        with self._answer(method, path, body, self._timeout_s) as answer:
-            found = json.loads(answer.read() or b"{}")
+    async def _log(self, namespace: str, name: str, container: str, since: str | None) -> AsyncGenerator[bytes, None]:
+        """Yield the bytes of a log. The library's own method lacks the parameter `sinceTime`."""
+        query = [("container", container), ("follow", "true"), ("timestamps", "true")]
+        if since is not None:
+            query.append(("sinceTime", since))
+        async with self._client() as client:
+            answer = await client.call_api(
+                "/api/v1/namespaces/{namespace}/pods/{name}/log",
+                "GET",
+                {"namespace": namespace, "name": name},
+                query,
+                auth_settings=["BearerToken"],
+                _preload_content=False,
+                _request_timeout=aiohttp.ClientTimeout(sock_connect=self._timeout_s, sock_read=_FOLLOW_TIMEOUT_S),
+            )
+            if answer.status != 200:
+                raise _refusal(answer, await answer.read())
+            async for chunk in answer.content.iter_any():
+                yield chunk
+
+    def _json(self, call: Call) -> Json:
+        with self._failures():
+            found = json.loads(asyncio.run(self._content(call)) or b"{}")
         if not isinstance(found, dict):
             raise ApiUnreachable(f"{self._access.address} is not a Kubernetes API: its response is not a JSON object")
         return found
 
+    async def _content(self, call: Call) -> bytes:
+        from kubernetes_asyncio.client import CoreV1Api
+
+        async with self._client() as client:
+            answer = await call(CoreV1Api(client))
+            content = await answer.read()
+        if not 200 <= answer.status < 300:
+            raise _refusal(answer, content)
+        return content
+
     @contextmanager
-    def _answer(self, method: str, path: str, body: Json | None, timeout_s: float) -> Iterator[IO[bytes]]:
+    def _failures(self) -> Iterator[None]:
         try:
-            request = urllib.request.Request(  # noqa: S310  (the settings allow http and https only)
-                f"{self._access.address}{path}",
-                None if body is None else json.dumps(body).encode(),
-                {"Accept": "application/json", **self._headers(body)},
-                method=method,
-            )
-            with self._opener.open(request, timeout=timeout_s) as answer:
-                yield answer
-        except urllib.error.HTTPError as error:
-            raise _refusal(error) from error
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            reason = getattr(error, "reason", None) or error
+            yield
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            reason = str(error) or "it takes too long"
             raise ApiUnreachable(f"The Kubernetes API at {self._access.address} does not answer: {reason}") from error
 
-    def _headers(self, body: Json | None) -> dict[str, str]:
-        """Return the headers. Read the token each time: Kubernetes replaces the file before the token expires."""
-        content = {} if body is None else {"Content-Type": "application/json"}
-        if self._access.token_file is None:
-            return content
-        return {**content, "Authorization": f"Bearer {self._access.token_file.read_text().strip()}"}
+    @asynccontextmanager
+    async def _client(self) -> AsyncIterator[ApiClient]:
+        from kubernetes_asyncio.client import ApiClient
 
-    @cached_property
-    def _opener(self) -> urllib.request.OpenerDirector:
-        """Return an opener that ignores the environment's proxies, which are for addresses outside the cluster."""
-        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
-        if self._access.address.startswith("https://"):
-            context = ssl.create_default_context(cafile=self._access.authorities_file)
-            handlers.append(urllib.request.HTTPSHandler(context=context))
-        return urllib.request.build_opener(*handlers)
+        async with ApiClient(self._configuration()) as client:
+            # The environment's proxies are for addresses outside the cluster, so the session must not use them.
+            rest = client.rest_client
+            session = aiohttp.ClientSession(connector=rest.pool_manager.connector, trust_env=False)
+            rest.pool_manager.detach()
+            rest.pool_manager = session
+            yield client
+
+    def _configuration(self) -> Configuration:
+        """Return the configuration. Read the token each time: Kubernetes replaces the file before the token expires."""
+        from kubernetes_asyncio.client import Configuration
+
+        authorities = self._access.authorities_file
+        configuration = Configuration(host=self._access.address, ssl_ca_cert=str(authorities) if authorities else None)
+        if self._access.token_file is not None:
+            configuration.api_key["BearerToken"] = f"Bearer {self._access.token_file.read_text().strip()}"
+        return configuration
 
 
-def _path(namespace: str, kind: str, name: str = "") -> str:
-    parts = ["api", "v1", "namespaces", namespace, kind, *([name] if name else [])]
-    return "/" + "/".join(urllib.parse.quote(part, safe="") for part in parts)
+async def _next(chunks: AsyncGenerator[bytes, None]) -> bytes:
+    """Return the next bytes, b"" at the end."""
+    return await anext(chunks, b"")
 
 
-def _refusal(error: urllib.error.HTTPError) -> Exception:
+def _refusal(answer: aiohttp.ClientResponse, content: bytes) -> Exception:
     """Return the exception for an error answer.
 
     A server that is busy, or no longer accepts this process's token, may serve the request later: ApiUnreachable.
     """
-    with error:
-        try:
-            status = json.loads(error.read() or b"{}")
-            reason, message = str(status.get("reason", "")), str(status.get("message", ""))
-        except (OSError, http.client.HTTPException, ValueError, AttributeError):
-            reason, message = "", ""
-    if error.code >= 500 or error.code in (_TOO_MANY_REQUESTS, _UNAUTHORIZED):
-        return ApiUnreachable(f"The Kubernetes API answers {error.code}: {message or error.reason}")
-    return ApiRefused(error.code, reason, message or str(error.reason))
+    try:
+        status = json.loads(content or b"{}")
+        reason, message = str(status.get("reason", "")), str(status.get("message", ""))
+    except (ValueError, AttributeError):
+        reason, message = "", ""
+    message = message or str(answer.reason)
+    if answer.status >= 500 or answer.status in (_TOO_MANY_REQUESTS, _UNAUTHORIZED):
+        return ApiUnreachable(f"The Kubernetes API answers {answer.status}: {message}")
+    return ApiRefused(answer.status, reason, message)

@@ -132,18 +132,16 @@ WHERE triggered_at > %s AND triggered_at <= %s AND run_id IN (SELECT current_run
 
 
 def _with_operators(connection: Any, run: Run, end: datetime) -> list[Figure]:
-    """Measure the same checkpoints without and then with operators, and the size of the operators' roll-ups."""
+    """Measure the same checkpoints without and then with operators."""
     checkpoints = JOBS_WITH_OPERATORS * DAYS * A_DAY
     fill(connection, Size(jobs=JOBS_WITH_OPERATORS, checkpoints=checkpoints, days=DAYS, end=end))
     without = elapsed_s(partial(run, from_scratch=False))
     connection.execute(_OPERATORS, [JOBS_WITH_OPERATORS, OPERATORS])
     connection.execute("ANALYZE monitoring_operatorcheckpoint")
     with_operators = elapsed_s(partial(run, from_scratch=False))
-    size, rows = connection.execute(_SIZE_OF_OPERATORS).fetchone()
     return [
         Figure(f"{checkpoints:,} checkpoints, by operators of each", without, "s", case="0"),
         Figure(f"{checkpoints:,} checkpoints, by operators of each", with_operators, "s", case=f"{OPERATORS}"),
-        Figure("roll-up of an operator", size / rows, "bytes"),
     ]
 
 
@@ -165,9 +163,6 @@ SELECT id, triggered_at, md5(n::text), 'operator ' || n, n, 8, 8, end_to_end_dur
 FROM changed CROSS JOIN generate_series(1, %s) n
 CROSS JOIN LATERAL (SELECT array_fill(end_to_end_duration, ARRAY[8]) AS figures) subtasks
 """
-_SIZE_OF_OPERATORS = """
-SELECT pg_total_relation_size('monitoring_operatorrollup'), count(*) FROM monitoring_operatorrollup
-"""
 
 
 def _power(rows: Sequence[int], times: Sequence[float]) -> float:
@@ -181,7 +176,10 @@ def _sizes(connection: Any) -> list[Figure]:
     from monitoring.history.forgetting import hours_kept
     from monitoring.history.pipeline.columns import MINUTES_KEPT_S
 
-    each = {name: _bytes_each(connection, seconds) for name, seconds in _WIDTHS.items()}
+    each, of_operator = (
+        {name: _bytes_each(connection, table, seconds) for name, seconds in _WIDTHS.items()}
+        for table in ("monitoring_rollup", "monitoring_operatorrollup")
+    )
     rows = {
         "minute": MINUTES_KEPT_S // 60,
         "hour": hours_kept().days * 24,
@@ -190,6 +188,10 @@ def _sizes(connection: Any) -> list[Figure]:
     whole = {name: each[name] * rows[name] * JOBS / GB for name in _WIDTHS}
     return [
         *(Figure("roll-up", each[name], "bytes", case=name) for name in _WIDTHS),
+        *(Figure("roll-up of an operator", of_operator[name], "bytes", case=name) for name in _WIDTHS),
+        Figure(
+            "roll-ups of an operator for a year", sum(of_operator[name] * rows[name] for name in _WIDTHS) / 1e6, "MB"
+        ),
         *(Figure(f"roll-ups of {JOBS:,} jobs", whole[name], "GB", case=f"{rows[name]:,} {name}s") for name in _WIDTHS),
         Figure(f"roll-ups of {JOBS:,} jobs for a year", sum(whole.values()), "GB", 3),
         Figure(
@@ -200,19 +202,22 @@ def _sizes(connection: Any) -> list[Figure]:
     ]
 
 
-def _bytes_each(connection: Any, seconds: int) -> float:
+def _bytes_each(connection: Any, table: str, seconds: int) -> float:
     """Return the size of a roll-up in a separate table, with indexes.
 
     The rows are repeated until the table is so large that a single page does not matter.
     """
-    from monitoring.history.pipeline.columns import ROLLUPS
+    from monitoring.history.pipeline.columns import OPERATOR_ROLLUPS, ROLLUPS
 
+    schema = ROLLUPS if table == "monitoring_rollup" else OPERATOR_ROLLUPS
     connection.execute("DROP TABLE IF EXISTS measured")
-    connection.execute("CREATE TABLE measured (LIKE monitoring_rollup INCLUDING ALL)")
-    connection.execute("ALTER TABLE measured SET (toast_tuple_target = 256)")
-    full = f"FROM monitoring_rollup WHERE seconds = {seconds} AND completed + failed >= 0.9 * seconds / 60"
+    connection.execute(f"CREATE TABLE measured (LIKE {table} INCLUDING ALL)")
+    options = connection.execute("SELECT reloptions FROM pg_class WHERE oid = %s::regclass", [table]).fetchone()[0]
+    if options:
+        connection.execute(f"ALTER TABLE measured SET ({', '.join(options)})")
+    full = f"FROM {table} WHERE seconds = {seconds} AND completed >= 0.8 * seconds / 60"
     (there,) = connection.execute(f"SELECT count(*) {full}").fetchone()
-    columns = ", ".join(name for name in ROLLUPS.names if name != "job_id")
+    columns = ", ".join(name for name in schema.names if name != "job_id")
     jobs = f"(SELECT job_id + n * 1000000 AS job, r.* FROM (SELECT * {full}) r, generate_series(1, %s) n) repeated"
     chosen = f"SELECT job, {columns} FROM {jobs} ORDER BY job, start"
     connection.execute(f"INSERT INTO measured (job_id, {columns}) {chosen}", [-(-MEASURED // there)])

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Literal
 
 from django.http import HttpRequest
 from ninja import Query
 from pydantic import Field
 
-from dashboard.api.errors import Refused, invalid
+from dashboard.api.errors import invalid, readable
 from dashboard.api.operations import answers, router
 from dashboard.api.paging import Listed, PageParams
 from dashboard.api.schemas.rows import CheckpointDetailOut, CheckpointOut, GapOut, OperatorDetailOut, OperatorOut
@@ -20,7 +18,7 @@ from dashboard.queries.detail import read_subtasks
 from dashboard.queries.finding import find_checkpoint, find_operator
 from dashboard.queries.history import Cursor, HistoryFilter, listed, unreadable_text
 from dashboard.views.job import find_job
-from monitoring.history.rows import Unreadable, operators_of
+from monitoring.history.rows import operators_of
 from monitoring.models import CheckpointGap
 
 routes = router("Checkpoints")
@@ -66,22 +64,13 @@ def gaps(request: HttpRequest, job_id: int) -> Any:
     return CheckpointGap.objects.filter(run__job=job_id)
 
 
-@contextmanager
-def _readable() -> Iterator[None]:
-    """Convert an error of the archive to status 503 with the name of the unreadable file."""
-    try:
-        yield
-    except Unreadable as why:
-        raise Refused(503, f"The archive cannot be read: {why}") from why
-
-
 @routes.get(
     "/checkpoints/{int:checkpoint_id}",
     response=answers(CheckpointDetailOut),
     summary="Get a checkpoint with its operators",
 )
 def checkpoint(request: HttpRequest, checkpoint_id: int) -> dict[str, Any]:
-    with _readable():
+    with readable():
         found = find_checkpoint(request, checkpoint_id)
         operators = [OperatorOut.from_orm(each).model_dump() for each in operators_of(found)]
     batch = read_batch(found.run.job, found.run, found.checkpoint_id)
@@ -95,7 +84,7 @@ def checkpoint(request: HttpRequest, checkpoint_id: int) -> dict[str, Any]:
     summary="Get an operator of a checkpoint with its subtasks",
 )
 def operator(request: HttpRequest, operator_id: int) -> dict[str, Any]:
-    with _readable():
+    with readable():
         found = find_operator(request, operator_id)
     names = [column.field.removeprefix("subtask_") for column in read_subtasks(found).columns]
     subtasks = [

@@ -12,12 +12,15 @@ from django.utils import timezone
 from ninja import Schema
 from pydantic import Field
 
+from dashboard.api.errors import readable
 from dashboard.api.operations import answers, router
 from dashboard.api.schemas.reasons import ReasonJson
+from dashboard.queries.finding import find_checkpoint
 from dashboard.views.job import find_job
 from monitoring.diagnosis import diagnoses
 from monitoring.diagnosis.finding import Finding
-from monitoring.models import Checkpoint, Incident
+from monitoring.history.rows import operators_of
+from monitoring.models import Incident
 from monitoring.reasons.columns import columns
 from monitoring.reasons.reason import render
 
@@ -88,8 +91,10 @@ class DiagnosisOut(Schema):
     summary="Get the probable causes of a slow or failed checkpoint",
 )
 def of_checkpoint(request: HttpRequest, checkpoint_id: int) -> list[dict[str, Any]]:
-    found = Checkpoint.objects.select_related("run__job__cluster", "run__job__configuration").get(pk=checkpoint_id)
-    return _findings(diagnoses.of_checkpoint(found, found.operators.all(), timezone.now()))
+    with readable():
+        found = find_checkpoint(request, checkpoint_id)
+        operators = operators_of(found)
+    return _findings(diagnoses.of_checkpoint(found, operators, timezone.now()))
 
 
 @routes.get(

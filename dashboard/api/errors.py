@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from django.forms import BaseForm
@@ -13,6 +14,7 @@ from ninja.errors import ValidationError
 from pydantic import Field
 
 from dashboard.api.schemas.reasons import ReasonJson
+from monitoring.history.rows import Unreadable
 from monitoring.reasons.reason import Reason
 
 CODES = {
@@ -151,3 +153,12 @@ def _sent_value(value: Any) -> Any:
 
 def _sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+@contextmanager
+def readable() -> Iterator[None]:
+    """Convert an error of the archive to status 503 with the name of the unreadable file."""
+    try:
+        yield
+    except Unreadable as why:
+        raise Refused(503, f"The archive cannot be read: {why}") from why

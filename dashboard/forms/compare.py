@@ -13,7 +13,9 @@ from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext_lazy as _
 
 from dashboard.queries.comparison import Side
+from dashboard.queries.history import unreadable_text
 from dashboard.queries.series import Span
+from monitoring.history import rows
 from monitoring.models import Checkpoint, Job, Run
 
 _RUN = re.compile(r"run\s*(\d{1,9})", re.IGNORECASE)
@@ -57,17 +59,19 @@ class SideField(forms.CharField):
         return found
 
     def _checkpoint(self, run: str | None, number: int) -> Checkpoint:
-        found = Checkpoint.objects.filter(run__job=self.job, checkpoint_id=number).select_related("run")
-        found = found.filter(run__number=int(run)) if run else found
-        newest = found.order_by("-run__number").first()
-        if newest is None:
-            missing = (
-                _("This job has no checkpoint %(number)s in run %(run)s.")
-                if run
-                else _("This job has no checkpoint %(number)s.")
-            )
-            raise ValidationError(missing, code="none", params={"number": number, "run": run})
-        return newest
+        assert self.job is not None  # noqa: S101 - CompareForm sets it
+        of_run = [rows.Wish("number", "=", int(run))] if run else []
+        found = rows.page(self.job, [rows.Wish("checkpoint_id", "=", number), *of_run], limit=1)
+        if found.checkpoints:
+            return found.checkpoints[0]
+        if found.unreadable:
+            raise ValidationError(unreadable_text(found.unreadable[0]), code="archive")
+        missing = (
+            _("This job has no checkpoint %(number)s in run %(run)s.")
+            if run
+            else _("This job has no checkpoint %(number)s.")
+        )
+        raise ValidationError(missing, code="none", params={"number": number, "run": run})
 
 
 def _span(text: str) -> Span:

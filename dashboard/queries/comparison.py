@@ -13,6 +13,7 @@ from django.utils.translation import gettext
 from dashboard.queries.rolled import range_to_read
 from dashboard.queries.series import Span
 from dashboard.queries.summary import MEASURES, Summary, read_summary
+from monitoring.history.rows import operators_of
 from monitoring.models import Checkpoint, Job, OperatorCheckpoint, Run, RunException
 from monitoring.units import bytes_text, duration_text
 
@@ -111,7 +112,7 @@ Side = Checkpoint | Run | Span
 
 
 def compare(job: Job, a: Side, b: Side, now: datetime) -> Comparison:
-    """Compare two sides, which are of the same type."""
+    """Compare two sides, which are of the same type. Raises Unreadable."""
     match a, b:
         case Run(), Run():
             return compare_runs(job, a, b, now)
@@ -143,9 +144,9 @@ def _pairs(a: Checkpoint, b: Checkpoint) -> list[Pair]:
 
     An operator of a changed program may have the same name with another id.
     """
-    after = list(b.operators.all())
+    after = operators_of(b)
     pairs: list[Pair] = []
-    for one in a.operators.all():
+    for one in operators_of(a):
         same = next((o for o in after if o.vertex_id == one.vertex_id), None)
         same = same or next((o for o in after if o.name == one.name), None)
         after = [other for other in after if other is not same]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from dashboard.queries.facts import select
 from dashboard.queries.rolled import RangeToRead, range_to_read
 from dashboard.queries.series import IN_SPAN, Span, in_span
-from monitoring.history.pipeline.columns import DAY, HOUR
-from monitoring.history.quantiles import in_hours
+from monitoring.history.pipeline.columns import DAY, HOUR, MINUTE, MINUTES_KEPT_S
+from monitoring.history.quantiles import in_hours, of_operator
 from monitoring.history.rows import Wish, count
 from monitoring.models import CheckpointStatus, Job, OperatorRollup
 
@@ -31,10 +31,14 @@ class Part:
 
 @dataclass(frozen=True)
 class OperatorTrend:
-    """One operator in the time range. `parts` is not empty, and its oldest part is first."""
+    """One operator in the time range. `parts` is not empty, and its oldest part is first.
+
+    `p95`: of its end-to-end durations, in milliseconds; None: not known.
+    """
 
     name: str
     parts: list[Part]
+    p95: float | None
 
     @property
     def states(self) -> list[int]:
@@ -82,18 +86,32 @@ GROUP BY 1, floor(extract(epoch FROM (c.triggered_at - %(start)s)) / %(width)s) 
 """  # noqa: S608 - constants only
 
 
-def read_operator_trends(job: Job, span: Span) -> OperatorTrends:
-    """Return the operators' figures by part of the span, or by hour or UTC day if there are many checkpoints."""
+_P95 = f"""
+SELECT o.vertex_id AS operator, percentile_disc(0.95) WITHIN GROUP (ORDER BY o.end_to_end_duration) AS p95
+FROM monitoring_run r JOIN monitoring_checkpoint c ON c.run_id = r.id
+JOIN monitoring_operatorcheckpoint o ON o.checkpoint_id = c.id AND o.triggered_at = c.triggered_at
+WHERE {IN_SPAN} AND c.status = 'COMPLETED' GROUP BY 1
+"""  # noqa: S608 - constants only
+
+
+def read_operator_trends(job: Job, span: Span, now: datetime) -> OperatorTrends:
+    """Return the operators' figures by part of the span, or by roll-up if there are many checkpoints."""
     number, to_read = _count(job, span), range_to_read(job, span)
-    seconds = HOUR if in_hours(to_read.rolled) else DAY
-    rows = list(_rollups(job, to_read, seconds)) if number > EXACT or number < to_read.at_least else []
+    seconds, rows = _rollups(job, to_read, now) if number > EXACT or number < to_read.at_least else (None, [])
     if not rows and to_read.at_least <= number <= EXACT:
         return _from_checkpoints(job, span)
-    names = _names(job, {row.operator for row in rows})
-    parts: dict[str, list[Part]] = defaultdict(list)
+    by_operator: dict[str, list[OperatorRollup]] = defaultdict(list)
     for row in rows:
-        parts[row.operator].append(Part(row.state_size_max, row.checkpointed_size_sum, row.duration_max))
-    found = [OperatorTrend(names.get(operator, operator), of_one) for operator, of_one in parts.items()]
+        by_operator[row.operator].append(row)
+    names = _names(job, by_operator.keys())
+    found = [
+        OperatorTrend(
+            names.get(operator, operator),
+            [Part(row.state_size_max, row.checkpointed_size_sum, row.duration_max) for row in of_one],
+            of_operator(of_one, 0.95),
+        )
+        for operator, of_one in by_operator.items()
+    ]
     return OperatorTrends(_largest_first(found), seconds, is_missing=not rows)
 
 
@@ -104,7 +122,10 @@ def _from_checkpoints(job: Job, span: Span) -> OperatorTrends:
     for row in select(_PARTS, in_span(job, span) | {"width": width}):
         operator, names[operator] = row.pop("operator"), row.pop("name")
         parts[operator].append(Part(**row))
-    return OperatorTrends(_largest_first(OperatorTrend(names[each], of_one) for each, of_one in parts.items()))
+    p95 = {row["operator"]: row["p95"] for row in select(_P95, in_span(job, span))}
+    return OperatorTrends(
+        _largest_first(OperatorTrend(names[each], of_one, p95[each]) for each, of_one in parts.items())
+    )
 
 
 def _largest_first(operators: Iterable[OperatorTrend]) -> list[OperatorTrend]:
@@ -121,24 +142,28 @@ def _count(job: Job, span: Span) -> int:
     return count(job, wishes if span.run is None else [*wishes, Wish("number", "=", span.run)], EXACT + 1)
 
 
-def _rollups(job: Job, to_read: RangeToRead, seconds: int) -> Iterator[OperatorRollup]:
-    """Yield roll-ups, oldest first. Those of a run do not include an hour or day in which another run ended or began.
+def _rollups(job: Job, to_read: RangeToRead, now: datetime) -> tuple[int, list[OperatorRollup]]:
+    """Return roll-ups, oldest first, and their width in seconds: the shortest one that is kept for the time range.
 
-    Otherwise the last one may be of an hour or day that is not over.
+    Those of a run do not include a part in which another run ended or began. Otherwise the last one may not be over.
     """
     start, end = to_read.rolled.start, to_read.rolled.end
-    last = end - timedelta(seconds=seconds) if to_read.stretch.run else end
-    found = OperatorRollup.objects.filter(job=job, seconds=seconds, start__gte=start, start__lte=last, completed__gt=0)
-    yield from found.order_by("start")
+    seconds = HOUR if in_hours(to_read.rolled) else DAY
+    for width in (MINUTE, seconds) if start >= now - timedelta(seconds=MINUTES_KEPT_S) else (seconds,):
+        last = end - timedelta(seconds=width) if to_read.stretch.run else end
+        within = {"start__gte": start, "start__lte": last, "completed__gt": 0}
+        if found := list(OperatorRollup.objects.filter(job=job, seconds=width, **within).order_by("start")):
+            return width, found
+    return seconds, []
 
 
-def _names(job: Job, operators: set[str]) -> Mapping[str, str]:
+def _names(job: Job, operators: Collection[str]) -> Mapping[str, str]:
     """Return the names of operators in the newest runs, by vertex ID. An operator of older runs only is missing."""
     names: dict[str, str] = {}
     runs = job.runs.order_by("-number").values_list("vertices", flat=True)
     for vertices in runs[:_RUNS_WITH_NAMES]:
         for vertex in vertices:
             names.setdefault(vertex["id"], vertex["name"])
-        if operators <= names.keys():
+        if names.keys() >= set(operators):
             break
     return names

@@ -35,7 +35,7 @@ from dashboard.queries.series import (
 from dashboard.views.job import find_job
 from dashboard.views.window import Window, window_of
 from monitoring.history.forgetting import hours_kept
-from monitoring.history.pipeline.columns import DAY, HOUR
+from monitoring.history.pipeline.columns import DAY, HOUR, MINUTE
 from monitoring.history.quantiles import P95_FROM, P95_TO
 from monitoring.models import Job
 from monitoring.units import age_text, duration_text
@@ -92,9 +92,13 @@ def changes(request: HttpRequest, pk: int) -> HttpResponse:
 def operators(request: HttpRequest, pk: int) -> HttpResponse:
     """Render a table with the state of each operator in the time range, and its trend."""
     job, now = find_job(pk), timezone.now()
-    trends = read_operator_trends(job, window_of(request, job, now).span)
-    each = {HOUR: _("hour"), DAY: _("UTC day")}.get(trends.seconds or 0)
-    note = _("State: the largest in the last %(each)s, from roll-ups.") % {"each": each} if each else ""
+    trends = read_operator_trends(job, window_of(request, job, now).span, now)
+    each = {MINUTE: _("minute"), HOUR: _("hour"), DAY: _("UTC day")}.get(trends.seconds or 0)
+    note = (
+        _("State: the largest in the last %(each)s, from roll-ups. p95 is approximate.") % {"each": each}
+        if each
+        else ""
+    )
     return render(request, "job/operator_trends.html", {"trends": trends, "note": note})
 
 

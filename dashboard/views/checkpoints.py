@@ -106,8 +106,7 @@ def checkpoint(request: HttpRequest, pk: int) -> HttpResponse:
     }
     if request.headers.get("HX-Target") == f"operators-{pk}":
         return render(request, "job/operators.html", context)
-    # A diagnosis needs the neighbouring checkpoints, and those of an archived one are not in PostgreSQL either.
-    context["causes"] = [] if found.archived else of_checkpoint(found, operators, timezone.now())
+    context["causes"] = of_checkpoint(found, operators, timezone.now())
     if request.headers.get("HX-Request") and request.headers.get("HX-Target") != "checkpoint-live":
         return render(request, "job/checkpoint.html", context)
     job = find_job(found.run.job_id)

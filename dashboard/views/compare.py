@@ -12,8 +12,10 @@ from django.urls import reverse
 from dashboard.forms.compare import CompareForm
 from dashboard.queries.changes import read_changes
 from dashboard.queries.comparison import compare as compare_sides
+from dashboard.queries.history import unreadable_text
 from dashboard.queries.series import Span
 from dashboard.views.job import find_job, job_context
+from monitoring.history.rows import Unreadable
 from monitoring.models import Checkpoint
 
 
@@ -32,7 +34,10 @@ def compare(request: HttpRequest, pk: int) -> HttpResponse:
     if form.is_valid():
         a, b = form.cleaned_data["a"], form.cleaned_data["b"]
         sides = [a, b]
-        comparison = compare_sides(job, a, b, context["now"])
+        try:
+            comparison = compare_sides(job, a, b, context["now"])
+        except Unreadable as why:
+            form.add_error(None, unreadable_text(why))
         if isinstance(a, Span) and isinstance(b, Span):
             between = Span(min(a.start, b.start), max(a.end, b.end))
             context["changes"] = [(change, "") for change in read_changes(job, between)]

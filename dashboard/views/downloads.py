@@ -149,7 +149,10 @@ def _comparison(request: HttpRequest, job: Job, form: str) -> HttpResponseBase:
     if not asked.is_valid():
         return _wrong(asked.errors)
     a, b = asked.cleaned_data["a"], asked.cleaned_data["b"]
-    found = compare(job, a, b, timezone.now())
+    try:
+        found = compare(job, a, b, timezone.now())
+    except Unreadable as why:
+        return JsonResponse({"errors": {"archive": [str(why)]}}, status=503)
     return download(form, f"{job.name}-compared", DIFFERENCES, [each for _, group in found.groups for each in group])
 
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from monitoring.diagnosis.fact_queries import facts_of_checkpoint, facts_of_death, facts_of_job
 from monitoring.diagnosis.finding import Finding
 from monitoring.diagnosis.signs import advices, causes
+from monitoring.history import rows
 from monitoring.history.expectations import Expectation, Forecast
 from monitoring.models import Checkpoint, Incident, Job, OperatorCheckpoint
 
@@ -68,8 +69,11 @@ def of_incident(incident: Incident, now: datetime) -> list[Finding]:
     if incident.job_id is None:
         return []
     if incident.kind in CHECKPOINT_INCIDENTS:
-        checkpoint = _evidence_checkpoint(incident)
-        return of_checkpoint(checkpoint, checkpoint.operators.all(), now) if checkpoint else []
+        try:
+            checkpoint = _evidence_checkpoint(incident)
+            return of_checkpoint(checkpoint, rows.operators_of(checkpoint), now) if checkpoint else []
+        except rows.Unreadable:
+            return []
     if incident.kind in JOB_INCIDENTS and incident.resolved_at is None:
         return _of_the_job(incident, now)
     return []
@@ -85,12 +89,12 @@ def _of_the_job(incident: Incident, now: datetime) -> list[Finding]:
 
 
 def _evidence_checkpoint(incident: Incident) -> Checkpoint | None:
-    """Return the newest checkpoint that the incident's events name as their evidence."""
+    """Return the newest checkpoint that the incident's events name as their evidence. Raises Unreadable."""
     evidence = incident.events.exclude(kind="resolved").order_by("-at", "-id").values_list("evidence", flat=True)
-    rows = (each.get("last_row") for each in evidence[:20] if isinstance(each, dict))
-    row = next((each for each in rows if isinstance(each, int)), None)
-    found = Checkpoint.objects.select_related("run__job__cluster", "run__job__configuration")
-    return found.filter(pk=row, run__job=incident.job_id).first() if row is not None else None
+    keys = (each.get("last_row") for each in evidence[:20] if isinstance(each, dict))
+    key = next((each for each in keys if isinstance(each, int)), None)
+    found = rows.checkpoint(key) if key is not None else None
+    return found if found is not None and found.run.job_id == incident.job_id else None
 
 
 def _newest(job: Job) -> list[Checkpoint]:

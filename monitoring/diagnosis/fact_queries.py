@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+import numpy as np
 from django.db import connection
 
 from monitoring.diagnosis.diagnosis_facts import (
@@ -18,6 +19,7 @@ from monitoring.diagnosis.diagnosis_facts import (
 )
 from monitoring.diagnosis.signs.exceptions import AFTER, BEFORE
 from monitoring.history.baselines import forecast_from_rollups, usual_from_rollups
+from monitoring.history.rows import Wish, page
 from monitoring.models import (
     Checkpoint,
     Cluster,
@@ -35,26 +37,24 @@ EXCEPTIONS = 10
 TROUBLED = frozenset({RunState.FAILED, RunState.FAILING, RunState.RESTARTING})
 TRACE = 20_000  # characters of a stack trace that are read
 
+NEWEST = 100
+_MEDIANS = ("start_delay_max", "alignment_max", "sync_max", "async_max", "checkpointed_size", "state_size")
+
 # The newest hundred checkpoints of the ten newest runs, with one index look-up for each run.
-_NORMAL = """
+_NORMAL = f"""
 SELECT count(*), percentile_cont(0.5) WITHIN GROUP (ORDER BY end_to_end_duration),
        percentile_cont(0.95) WITHIN GROUP (ORDER BY end_to_end_duration),
-       percentile_cont(0.5) WITHIN GROUP (ORDER BY start_delay_max),
-       percentile_cont(0.5) WITHIN GROUP (ORDER BY alignment_max),
-       percentile_cont(0.5) WITHIN GROUP (ORDER BY sync_max),
-       percentile_cont(0.5) WITHIN GROUP (ORDER BY async_max),
-       percentile_cont(0.5) WITHIN GROUP (ORDER BY checkpointed_size),
-       percentile_cont(0.5) WITHIN GROUP (ORDER BY state_size)
+       {", ".join(f"percentile_cont(0.5) WITHIN GROUP (ORDER BY {column})" for column in _MEDIANS)}
 FROM (
     SELECT newest.* FROM (SELECT id FROM monitoring_run WHERE job_id = %(job)s ORDER BY number DESC LIMIT 10) r
     CROSS JOIN LATERAL (
         SELECT * FROM monitoring_checkpoint c
         WHERE c.run_id = r.id AND c.status = 'COMPLETED' AND NOT c.is_savepoint AND c.triggered_at < %(before)s
-        ORDER BY c.triggered_at DESC LIMIT 100
+        ORDER BY c.triggered_at DESC LIMIT {NEWEST}
     ) newest
-    ORDER BY newest.triggered_at DESC LIMIT 100
+    ORDER BY newest.triggered_at DESC LIMIT {NEWEST}
 ) usual
-"""
+"""  # noqa: S608 (constants only)
 
 _LATELY = """
 SELECT (SELECT count(*) FROM monitoring_checkpoint c JOIN monitoring_run r ON r.id = c.run_id
@@ -79,7 +79,7 @@ def facts_of_checkpoint(
     return DiagnosisFacts(
         now=now,
         checkpoint=found,
-        normal=normal_before(run.job_id, checkpoint.triggered_at),
+        normal=normal_before(run.job, checkpoint.triggered_at),
         usual=usual_from_rollups(run.job, checkpoint.triggered_at),
         raised=_raised(around) if found.has_failed else (),
         settings=settings_of(run.job, run),
@@ -95,7 +95,7 @@ def facts_of_job(job: Job, now: datetime) -> DiagnosisFacts:
     troubled = run is not None and run.state in TROUBLED
     return DiagnosisFacts(
         now=now,
-        normal=normal_before(job.pk, now),
+        normal=normal_before(job, now),
         usual=usual_from_rollups(job, now),
         forecast=forecast_from_rollups(job, now),
         raised=_raised(RunException.objects.filter(run=run)) if troubled else (),
@@ -155,10 +155,26 @@ def facts_of(checkpoint: Checkpoint, operators: Iterable[OperatorCheckpoint], no
     )
 
 
-def normal_before(job: int, before: datetime) -> Normal:
+def normal_before(job: Job, before: datetime) -> Normal:
+    """Return what is normal. Checkpoints are read from the whole history if PostgreSQL has none before this time."""
     with connection.cursor() as cursor:
-        cursor.execute(_NORMAL, {"job": job, "before": before})
-        return Normal(*(cursor.fetchone() or ()))
+        cursor.execute(_NORMAL, {"job": job.pk, "before": before})
+        found = Normal(*(cursor.fetchone() or ()))
+    if found.count:
+        return found
+    usual = (Wish("status", "=", "COMPLETED"), Wish("is_savepoint", "=", False), Wish("triggered_at", "<", before))
+    return _normal_of(page(job, usual, limit=NEWEST).checkpoints)
+
+
+def _normal_of(checkpoints: Sequence[Checkpoint]) -> Normal:
+    """Return the figures that _NORMAL computes."""
+
+    def percentile(column: str, share: float = 0.5) -> float | None:
+        known = [value for each in checkpoints if (value := getattr(each, column)) is not None]
+        return float(np.quantile(known, share)) if known else None
+
+    duration = "end_to_end_duration"
+    return Normal(len(checkpoints), percentile(duration), percentile(duration, 0.95), *map(percentile, _MEDIANS))
 
 
 def settings_of(job: Job, run: Run | None) -> Settings:

@@ -20,8 +20,8 @@ DELETIONS_KEPT = timedelta(days=400)
 HOURS_KEPT_DAYS = 45
 _AT_ONCE = 50_000
 _MINUTES = """
-DELETE FROM monitoring_rollup WHERE (job_id, seconds, start) IN (
-    SELECT job_id, seconds, start FROM monitoring_rollup WHERE seconds = 60 AND start < %s ORDER BY start LIMIT %s
+DELETE FROM {table} WHERE (job_id, seconds, start) IN (
+    SELECT job_id, seconds, start FROM {table} WHERE seconds = 60 AND start < %s ORDER BY start LIMIT %s
 )
 """
 _HOURS = """
@@ -30,8 +30,9 @@ DELETE FROM {table} WHERE (job_id, seconds, start) IN (
     JOIN {table} h ON h.job_id = j.id AND h.seconds = 3600 AND h.start < %s LIMIT %s
 )
 """
-_HOURS_OF_JOBS, _HOURS_OF_OPERATORS = (
-    _HOURS.format(table=table) for table in ("monitoring_rollup", "monitoring_operatorrollup")
+_JOBS, _OPERATORS = (
+    {"minutes": _MINUTES.format(table=table), "hours": _HOURS.format(table=table)}
+    for table in ("monitoring_rollup", "monitoring_operatorrollup")
 )
 # Only if the pipeline's program can make a day without its hours. The value never decreases.
 _HOURS_FROM = """
@@ -42,13 +43,15 @@ UPDATE monitoring_rollupprogress SET hours_from = greatest(hours_from, %s) WHERE
 def forget(now: datetime) -> CycleReport:
     """Delete some of the roll-ups of minutes older than three hours, and of hours older than `hours_kept`."""
     done: list[Reason] = []
-    if minutes := _delete(_MINUTES, now - timedelta(seconds=MINUTES_KEPT_S)):
+    minutes_from = now - timedelta(seconds=MINUTES_KEPT_S)
+    if minutes := _delete(_JOBS["minutes"], minutes_from):
         done.append(WorkReason.MINUTES_FORGOTTEN(count=minutes))
+    _delete(_OPERATORS["minutes"], minutes_from)
     hours_from = _end_of_hours(now)
     if hours_from is not None:
-        if hours := _delete(_HOURS_OF_JOBS, hours_from):
+        if hours := _delete(_JOBS["hours"], hours_from):
             done.append(WorkReason.HOURS_FORGOTTEN(before=hours_from, count=hours))
-        _delete(_HOURS_OF_OPERATORS, hours_from)
+        _delete(_OPERATORS["hours"], hours_from)
     CheckpointDeletion.objects.filter(triggered_at__lt=now - DELETIONS_KEPT).delete()
     return CycleReport(tuple(done))
 

@@ -17,7 +17,7 @@ from monitoring.history.sketches import RANK_ERROR as RANK_ERROR
 from monitoring.history.sketches import UnknownSketch as UnknownSketch
 from monitoring.history.stretches import NotRolledUp as NotRolledUp
 from monitoring.history.stretches import Stretch, hours_from, read, read_days, read_hours
-from monitoring.models import Job
+from monitoring.models import Job, OperatorRollup
 
 WANTED = (0.5, 0.9, 0.95, 0.99)
 # A p95 from sketches lies between these percentiles of the checkpoints.
@@ -133,6 +133,20 @@ def _by_hour_of_day(rows: Sequence[Mapping[str, Any]], figure: str) -> list[list
         if row[f"{figure}_sum"] is not None:
             hours[row["start"].astimezone(UTC).hour].append(row)
     return hours
+
+
+def of_operator(rollups: Sequence[OperatorRollup], share: float) -> float | None:
+    """Return a quantile of the durations in roll-ups of one operator, in milliseconds; None: they are not known."""
+    known = [row for row in rollups if row.duration_sum is not None]
+    if any(row.version != VERSION for row in known):
+        return None
+    try:
+        (value,) = sketches.quantiles(sketches.merged(row.duration_sketch for row in known), (share,))
+    except UnknownSketch:
+        return None
+    least = min((row.duration_min for row in known if row.duration_min is not None), default=None)
+    most = max((row.duration_max for row in known if row.duration_max is not None), default=None)
+    return _within(value, least, most)
 
 
 def figures_by_part(

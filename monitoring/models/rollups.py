@@ -62,8 +62,9 @@ class Rollup(models.Model):
 class OperatorRollup(models.Model):
     """Totals of one operator in one job's completed checkpoints, triggered within `seconds` from `start` on.
 
-    `seconds` is an hour or a UTC day. `operator` is the operator's vertex ID. Figures are in milliseconds and bytes;
-    null: no checkpoint has the figure. For the job's missing foreign key, see Rollup.
+    `seconds` is a minute, an hour or a UTC day. `operator` is the operator's vertex ID. Figures are in milliseconds
+    and bytes; null: no checkpoint has the figure. For the sketch, its `version` (0: an older program made the row,
+    without a sketch) and the job's missing foreign key, see Rollup.
     """
 
     pk = models.CompositePrimaryKey("job_id", "seconds", "start", "operator")
@@ -73,6 +74,7 @@ class OperatorRollup(models.Model):
     seconds = models.IntegerField()
     start = models.DateTimeField()
     operator = models.CharField(max_length=32)
+    version = models.SmallIntegerField(db_default=0)
     completed = models.BigIntegerField()
     duration_sum = models.BigIntegerField(null=True)
     duration_min = models.BigIntegerField(null=True)
@@ -83,6 +85,12 @@ class OperatorRollup(models.Model):
     checkpointed_size_sum = models.BigIntegerField(null=True)
     checkpointed_size_min = models.BigIntegerField(null=True)
     checkpointed_size_max = models.BigIntegerField(null=True)
+    duration_sketch = models.BinaryField(db_default=b"")
+
+    class Meta:
+        indexes = (
+            models.Index(fields=("start",), condition=models.Q(seconds=60), name="operators_of_minutes_by_time"),
+        )
 
     def __str__(self) -> str:
         return f"{self.job}: operator {self.operator}, {self.seconds} s from {self.start}"

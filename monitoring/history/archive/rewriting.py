@@ -19,7 +19,7 @@ from monitoring.history.archive.archiving import write_manifest
 from monitoring.history.archive.kinds import KINDS
 from monitoring.history.archive.moving import ChangedMeanwhile, Mover, set_state
 from monitoring.history.catalogue import WHOLE_DAY, Month, day_range
-from monitoring.history.pipeline.columns import DAY, HOUR, ROLLUPS
+from monitoring.history.pipeline.columns import DAY, HOUR, ROLLUPS, VERSION
 from monitoring.models import (
     ArchivedFile,
     ArchivedKind,
@@ -239,7 +239,7 @@ def merging(month: Month, mover: Mover) -> Iterator[str]:
 
 
 def months_without_operators() -> Iterator[tuple[Month, list[tuple[int, date]]]]:
-    """Yield the archived months, oldest first, with their jobs and days that have no roll-ups of operators."""
+    """Yield the archived months, oldest first, with their jobs and days without current roll-ups of operators."""
     live = ArchivedFile.objects.filter(kind=ArchivedKind.OPERATORS, state=ArchivedState.LIVE)
     for first, cluster in live.values_list("month", "cluster_id").distinct().order_by("month", "cluster_id"):
         month = Month(ArchivedKind.CHECKPOINTS, cluster, first)
@@ -247,7 +247,7 @@ def months_without_operators() -> Iterator[tuple[Month, list[tuple[int, date]]]]
         for since, until in live.filter(month=first, cluster_id=cluster).values_list("since", "until"):
             of_days = {"job__cluster": cluster, "seconds": DAY, "start__gt": since - WHOLE_DAY, "start__lt": until}
             counted = Rollup.objects.filter(**of_days, completed__gt=0).values_list("job_id", "start")
-            known = OperatorRollup.objects.filter(**of_days).values_list("job_id", "start")
+            known = OperatorRollup.objects.filter(**of_days, version=VERSION).values_list("job_id", "start")
             days |= {(job, start.date()) for job, start in set(counted) - set(known)}
         if days:
             yield month, sorted(days)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from psycopg import sql
 from pyarrow import csv
 
-from .columns import CHANGES, DAY, FIGURES, HOUR, OPERATOR_FIGURES, REASON
+from .columns import CHANGES, DAY, FIGURES, HOUR, MINUTE, OPERATOR_FIGURES, REASON
 
 # SQL expression: the hour of a time, in seconds since 1970.
 HOUR_OF = "floor(date_part('epoch', {at}) / 3600)::bigint * 3600"
@@ -60,10 +60,11 @@ COPY (
         WHERE r.job_id IN (SELECT * FROM unnest({{jobs}}::bigint[]))
     ) o ON o.job_id = b.job_id AND o.hour = b.hour
     UNION ALL
-    SELECT b.job_id, b.hour, b.hour, NULL, NULL, NULL, {{nothing}}, NULL, stored.operator
+    SELECT b.job_id, b.hour, date_part('epoch', stored.start)::bigint, NULL, NULL, NULL, {{nothing}}, NULL,
+           stored.operator
     FROM unnest({{jobs}}::bigint[], {{hours}}::bigint[]) AS b (job_id, hour)
-    JOIN monitoring_operatorrollup stored ON stored.job_id = b.job_id AND stored.start = to_timestamp(b.hour)
-     AND stored.seconds IN ({HOUR}, {DAY})
+    JOIN monitoring_operatorrollup stored ON stored.job_id = b.job_id AND stored.seconds IN ({MINUTE}, {HOUR}, {DAY})
+     AND stored.start >= to_timestamp(b.hour) AND stored.start < to_timestamp(b.hour + {HOUR})
 ) TO STDOUT (FORMAT csv)
 """  # noqa: S608 (constants only)
 

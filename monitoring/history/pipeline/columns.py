@@ -8,7 +8,7 @@ MINUTE, HOUR, DAY = 60, 3600, 86_400
 MINUTES_KEPT_S = 3 * HOUR  # how long roll-ups of minutes are kept
 FORGOTTEN_WITHIN_S = 900  # deletion may lag: roll-ups of minutes are computed for this much longer than they are kept
 # The version of the program. A job that was started with another version reads all checkpoints again.
-PROGRAM = 4
+PROGRAM = 5
 # The version of the sketches: KLL sketches of float values by Apache DataSketches, with its default k of 200.
 VERSION = 3
 
@@ -23,6 +23,8 @@ FIGURES = {
 }
 # The figures of an operator that have roll-ups, as above.
 OPERATOR_FIGURES = ("duration", "state_size", "checkpointed_size")
+# The one of these with a quantile sketch.
+OPERATOR_QUANTILES = "duration"
 COUNTS = ("completed", "failed", "pending", "completed_savepoints", "failed_savepoints")
 _NUMBERS = tuple(f"{figure}_{what}" for figure in FIGURES for what in ("sum", "min", "max"))
 SKETCHES = tuple(f"{figure}_sketch" for figure in FIGURES)
@@ -57,15 +59,17 @@ ROLLUPS = pa.schema(
         ("reasons", pa.string()),
     ]
 )
-# One row per job, operator and hour or day. `completed`: the completed checkpoints with figures of the operator.
+# One row per job, operator and minute, hour or day. `completed`: the completed checkpoints with the operator's figures.
 OPERATOR_ROLLUPS = pa.schema(
     [
         ("job_id", pa.int64()),
         ("seconds", pa.int32()),
         ("start", pa.timestamp("us", "UTC")),
         ("operator", pa.string()),
+        ("version", pa.int16()),
         ("completed", pa.int64()),
         *((f"{figure}_{what}", pa.int64()) for figure in OPERATOR_FIGURES for what in ("sum", "min", "max")),
+        (f"{OPERATOR_QUANTILES}_sketch", pa.binary()),
     ]
 )
 _SQL = {pa.int64(): "long", pa.int32(): "int", pa.string(): "string", pa.bool_(): "boolean"}

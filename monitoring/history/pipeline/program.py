@@ -47,25 +47,31 @@ class RollupSink(PostgresSink):
         rows = frame.persist()
         checkpoints = rows.where("operator IS NULL")
         hours = rolled(checkpoints, HOUR).drop("changed").persist()
+        used_again = [rows, hours]
         try:
             stored = stored_hours(self._dsn_file, hours.select("job_id", sf.unix_seconds("start")).toArrow())
             recent = checkpoints.where(sf.col("at") >= stored.minutes_from)
-            minutes = rolled(recent, MINUTE).where("changed").drop("changed")
+            minutes = rolled(recent, MINUTE).where("changed").drop("changed").persist()
+            used_again.append(minutes)
             days = by_day(hours.unionByName(frame.sparkSession.createDataFrame(stored.others)))
             kept = hours.where(sf.unix_seconds("start") >= stored.hours_from)
             of_jobs = minutes.unionByName(kept).unionByName(days)
-            of_operators = _of_operators(rows.where("operator IS NOT NULL"), stored)
+            of_operators = _of_operators(rows.where("operator IS NOT NULL"), minutes, stored)
             write_together([(self, of_jobs), (self._operators, of_operators)], batch)
         finally:
-            hours.unpersist()
-            rows.unpersist()
+            for each in used_again:
+                each.unpersist()
 
     def close(self) -> None:
         self._operators.close()
         super().close()
 
 
-def _of_operators(parts: DataFrame, stored: StoredHours) -> DataFrame:
+def _of_operators(parts: DataFrame, changed: DataFrame, stored: StoredHours) -> DataFrame:
+    """Return the roll-ups of operators. `changed`: the roll-ups of the minutes that have changed."""
+    recent = by_operator(parts.where(sf.col("at") >= stored.minutes_from), MINUTE)
+    minutes = recent.join(changed.select("job_id", "start"), ["job_id", "start"], "left_semi")
     hours = by_operator(parts, HOUR)
     days = operators_by_day(hours.unionByName(parts.sparkSession.createDataFrame(stored.operators)))
-    return hours.where(sf.unix_seconds("start") >= stored.hours_from).unionByName(days)
+    kept = hours.where(sf.unix_seconds("start") >= stored.hours_from)
+    return minutes.unionByName(kept).unionByName(days)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from .columns import COUNTS, DAY, FIGURES, OPERATOR_FIGURES, OPERATOR_ROLLUPS, ROLLUPS, VERSION
+from .columns import COUNTS, DAY, FIGURES, OPERATOR_FIGURES, OPERATOR_QUANTILES, OPERATOR_ROLLUPS, ROLLUPS, VERSION
 
 
 def rolled(checkpoints: DataFrame, seconds: int) -> DataFrame:
@@ -31,8 +31,8 @@ def rolled(checkpoints: DataFrame, seconds: int) -> DataFrame:
     columns = {name: sf.count_if(which) for name, which in counts.items()}
     for figure in FIGURES:
         value = sf.when(done, sf.col(figure))
-        sketch = sf.kll_sketch_agg_float(value.cast("float"))
-        columns |= _figure(figure, sf.sum(value), sf.min(value), sf.max(value), sketch)
+        columns |= _totals(figure, sf.sum(value), sf.min(value), sf.max(value))
+        columns |= _sketch(figure, sf.sum(value), sf.kll_sketch_agg_float(value.cast("float")))
     columns["reasons"] = _counted(sf.collect_list(sf.when(failed, sf.coalesce("reason", sf.lit("")))))
     columns["changed"] = sf.coalesce(sf.bool_or("changed"), sf.lit(False))
     at = checkpoints.withColumn("start", _start(sf.coalesce("at", "hour"), seconds))
@@ -43,9 +43,7 @@ def by_day(hours: DataFrame) -> DataFrame:
     """Return roll-ups of whole UTC days. `hours` has the roll-ups of every hour of these days with checkpoints."""
     columns = {name: sf.sum(name) for name in COUNTS}
     for figure in FIGURES:
-        total, least, most = (f"{figure}_{what}" for what in ("sum", "min", "max"))
-        sketch = sf.kll_merge_agg_float(sf.when(sf.col(total).isNotNull(), sf.col(f"{figure}_sketch")))
-        columns |= _figure(figure, sf.sum(total), sf.min(least), sf.max(most), sketch)
+        columns |= _merged_totals(figure) | _merged_sketches(figure)
     entries = sf.map_entries(sf.from_json("reasons", "map<string, long>"))
     columns["reasons"] = _summed(sf.flatten(sf.collect_list(entries)))
     days = hours.withColumn("start", _start(sf.unix_seconds("start"), DAY))
@@ -60,41 +58,54 @@ def by_operator(parts: DataFrame, seconds: int) -> DataFrame:
     columns = {"completed": sf.count("status")}
     for figure in OPERATOR_FIGURES:
         columns |= _totals(figure, sf.sum(figure), sf.min(figure), sf.max(figure))
+    values = sf.kll_sketch_agg_float(sf.col(OPERATOR_QUANTILES).cast("float"))
+    columns |= _sketch(OPERATOR_QUANTILES, sf.sum(OPERATOR_QUANTILES), values)
     return _rollups_of_operators(parts.withColumn("start", _start(sf.col("at"), seconds)), seconds, columns)
 
 
 def operators_by_day(hours: DataFrame) -> DataFrame:
     """Return roll-ups of operators of whole UTC days. `hours` has the roll-ups of every hour of these days."""
-    columns = {"completed": sf.sum("completed")}
+    columns = {"completed": sf.sum("completed")} | _merged_sketches(OPERATOR_QUANTILES)
     for figure in OPERATOR_FIGURES:
-        total, least, most = (f"{figure}_{what}" for what in ("sum", "min", "max"))
-        columns |= _totals(figure, sf.sum(total), sf.min(least), sf.max(most))
+        columns |= _merged_totals(figure)
     return _rollups_of_operators(hours.withColumn("start", _start(sf.unix_seconds("start"), DAY)), DAY, columns)
 
 
 def _rollups_of_operators(rows: DataFrame, seconds: int, columns: Mapping[str, Column]) -> DataFrame:
     keys = ("job_id", "operator", "start")
     grouped = rows.groupBy(*keys).agg(*(column.alias(name) for name, column in columns.items()))
-    return grouped.withColumn("seconds", sf.lit(seconds)).select(*OPERATOR_ROLLUPS.names)
+    return grouped.withColumns(_constant(seconds)).select(*OPERATOR_ROLLUPS.names)
 
 
 def _start(at: Column, seconds: int) -> Column:
     return sf.timestamp_seconds(sf.floor(at / seconds) * seconds)
 
 
-def _figure(name: str, total: Column, least: Column, most: Column, sketch: Column) -> Mapping[str, Column]:
-    sketches = {f"{name}_sketch": sf.when(total.isNotNull(), sketch).otherwise(sf.lit(b""))}
-    return {**_totals(name, total, least, most), **sketches}
-
-
 def _totals(name: str, total: Column, least: Column, most: Column) -> dict[str, Column]:
     return {f"{name}_sum": total, f"{name}_min": least, f"{name}_max": most}
 
 
+def _sketch(name: str, total: Column, sketch: Column) -> dict[str, Column]:
+    return {f"{name}_sketch": sf.when(total.isNotNull(), sketch).otherwise(sf.lit(b""))}
+
+
+def _merged_totals(figure: str) -> dict[str, Column]:
+    return _totals(figure, sf.sum(f"{figure}_sum"), sf.min(f"{figure}_min"), sf.max(f"{figure}_max"))
+
+
+def _merged_sketches(figure: str) -> dict[str, Column]:
+    total = f"{figure}_sum"
+    sketch = sf.kll_merge_agg_float(sf.when(sf.col(total).isNotNull(), sf.col(f"{figure}_sketch")))
+    return _sketch(figure, sf.sum(total), sketch)
+
+
+def _constant(seconds: int) -> dict[str, Column]:
+    return {"seconds": sf.lit(seconds), "version": sf.lit(VERSION).cast("short")}
+
+
 def _rollups(rows: DataFrame, seconds: int, columns: Mapping[str, Column], *others: str) -> DataFrame:
     grouped = rows.groupBy("job_id", "start").agg(*(column.alias(name) for name, column in columns.items()))
-    constant = {"seconds": sf.lit(seconds), "version": sf.lit(VERSION).cast("short")}
-    return grouped.withColumns(constant).select(*ROLLUPS.names, *others)
+    return grouped.withColumns(_constant(seconds)).select(*ROLLUPS.names, *others)
 
 
 def _counted(reasons: Column) -> Column:

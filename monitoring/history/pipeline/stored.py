@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pyarrow as pa
+import pyarrow.compute as pc
 from psycopg import sql
 
 from .checkpoints import connected
@@ -70,7 +71,8 @@ def stored_hours(dsn_file: str, touched: pa.Table) -> StoredHours:
         raise NotReadable(f"there are roll-ups of version {min(unknown)}, and this program writes version {VERSION}")
     _check_whole_days(jobs, hours, hours_from)
     oldest = now - MINUTES_KEPT_S - FORGOTTEN_WITHIN_S
-    return StoredHours(others, operators, hours_from, oldest // MINUTE * MINUTE)
+    known = operators.filter(pc.equal(operators["version"], VERSION))  # this program reads the hours of others again
+    return StoredHours(others, known, hours_from, oldest // MINUTE * MINUTE)
 
 
 def _others(

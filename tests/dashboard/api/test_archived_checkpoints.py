@@ -52,11 +52,15 @@ def history_of(viewer: Client, run: Run, **query: Any) -> list[int]:
     ]
 
 
-def test_archived_checkpoints_have_the_same_json(api: Any, viewer: Client, run: Run) -> None:
+def test_archived_checkpoints_have_the_same_json(api: Any, viewer: Client, run: Run, pipeline: Pipeline) -> None:
     one = Checkpoint.objects.get(run=run, checkpoint_id=7)
     operator = one.operators.first()
+    slow = Checkpoint.objects.get(run=run, checkpoint_id=55)
+    Checkpoint.objects.filter(pk=slow.pk).update(end_to_end_duration=600_000, sync_max=590_000)
+    pipeline.run()
     files = [f"/jobs/{run.job_id}/download/history.csv{query}" for query in ("", "?status=FAILED", "?took=1030+ms")]
     files.append(f"/checkpoints/{one.pk}/subtasks.csv")
+    files += [f"/jobs/{run.job_id}/download/compare.csv?a=7&b={b}" for b in ("8", "1/1009")]
 
     def responses() -> list[Any]:
         return [
@@ -64,6 +68,7 @@ def test_archived_checkpoints_have_the_same_json(api: Any, viewer: Client, run: 
             all_pages(api, run, status="FAILED", until=KEPT.isoformat()),
             {**api.get(f"/checkpoints/{one.pk}").json(), "archived": None},
             api.get(f"/operators/{operator.pk}").json(),
+            api.get(f"/checkpoints/{slow.pk}/diagnosis").json(),
             *(b"".join(viewer.get(file).streaming_content) for file in files),
             history_of(viewer, run, before=f"{KEPT.isoformat()}_0"),
             history_of(viewer, run, after=str(Cursor.beginning())),
@@ -71,6 +76,7 @@ def test_archived_checkpoints_have_the_same_json(api: Any, viewer: Client, run: 
         ]
 
     before = responses()
+    assert before[4], "the slow checkpoint has a cause"
     assert advance() == MOVED
     assert not Checkpoint.objects.filter(pk=one.pk).exists()
     assert responses() == before
@@ -78,6 +84,10 @@ def test_archived_checkpoints_have_the_same_json(api: Any, viewer: Client, run: 
     page = viewer.get(f"/checkpoints/{one.pk}/").content.decode()
     assert '<span class="tag">archived</span>' in page
     assert "Older: 6" in page
+    assert before[4][0]["title"] in viewer.get(f"/checkpoints/{slow.pk}/").content.decode()
+    assert "This job has no checkpoint 61." in viewer.get(
+        f"/jobs/{run.job_id}/compare/", {"a": "7", "b": "61"}
+    ).content.decode()  # fmt: skip
     assert "Subtasks of source" in viewer.get(f"/operators/{operator.pk}/").content.decode()
     shown = viewer.get(f"/jobs/{run.job_id}/history/", {"before": f"{KEPT.isoformat()}_0"}).content.decode()
     assert "60 archived" in shown
@@ -165,6 +175,10 @@ def test_unresponsive_storage_is_reported_and_postgresql_rows_are_shown(
     assert "the storage of the archive did not answer within 0.3 s" in shown.content.decode()
     refused = api.get(f"/checkpoints/{one.pk}")
     assert (refused.status_code, "did not answer within 0.3 s" in refused.json()["error"]["message"]) == (503, True)
+    refused = api.get(f"/checkpoints/{one.pk}/diagnosis")
+    assert (refused.status_code, "did not answer within 0.3 s" in refused.json()["error"]["message"]) == (503, True)
+    compared = viewer.get(f"/jobs/{run.job_id}/compare/", {"a": "7", "b": "1001"})
+    assert (compared.status_code, silence in compared.content.decode()) == (400, True)
     download = viewer.get(f"/jobs/{run.job_id}/download/history.csv")
     assert (download.status_code, silence in download.json()["errors"]["archive"][0]) == (503, True)
     with pytest.raises(NotRolledUp, match=r"did not answer within 0\.3 s"):

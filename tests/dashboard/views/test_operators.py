@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
 import pytest
 from django.test import Client
 from django.urls import reverse
@@ -13,6 +14,7 @@ from django.urls import reverse
 from dashboard.queries import operators as read
 from monitoring.history.catalogue import floor
 from monitoring.history.pipeline.columns import COUNTS, SKETCHES, VERSION
+from monitoring.history.sketches import encode
 from monitoring.models import Checkpoint, Job, OperatorCheckpoint, OperatorRollup, Rollup, RollupProgress
 from tests.dashboard import builders as make
 
@@ -45,13 +47,17 @@ def vertices(window: str) -> Iterator[dict[str, object]]:
     yield {"id": WINDOW, "name": window, "parallelism": 1}
 
 
-def roll_up(job: Job, seconds: int, start: datetime, state_size: int, operator: str = WINDOW) -> None:
+def roll_up(
+    job: Job, seconds: int, start: datetime, state_size: int, operator: str = WINDOW, durations: Sequence[int] = (700,)
+) -> None:
     totals = {
         f"{figure}_{what}": state_size for figure in ("state_size", "checkpointed_size") for what in ("sum", "max")
     }
+    figures = {"duration_sum": sum(durations), "duration_min": min(durations), "duration_max": max(durations)}
     OperatorRollup.objects.create(
-        job=job, seconds=seconds, start=start, operator=operator, completed=60, duration_max=700, **totals
-    )
+        job=job, seconds=seconds, start=start, operator=operator, version=VERSION, completed=60,
+        duration_sketch=encode(np.array(durations)), **totals, **figures,
+    )  # fmt: skip
 
 
 def rows(viewer: Client, job: Job, **query: object) -> list[list[str]]:
@@ -64,8 +70,8 @@ def rows(viewer: Client, job: Job, **query: object) -> list[list[str]]:
 
 def test_operators_are_listed_with_the_growth_of_their_state(viewer: Client, job: Job) -> None:
     assert rows(viewer, job) == [
-        ["Window(5 min)", "10.0 MB", "+9.00 MB", "", "10.0 MB", "10 s"],
-        ["Source", "0 B", "0 B", "", "10.0 MB", "5 ms"],
+        ["Window(5 min)", "10.0 MB", "+9.00 MB", "", "10.0 MB", "10 s", "10 s"],
+        ["Source", "0 B", "0 B", "", "10.0 MB", "5 ms", "5 ms"],
     ]
 
 
@@ -108,9 +114,41 @@ def test_many_checkpoints_are_read_from_roll_ups(
         roll_up(job, 3600, hour - timedelta(hours=back), state_size)
     roll_up(job, 3600, hour - timedelta(hours=1), MB, operator="f" * 32)
     found = rows(viewer, job, range="24h")
-    assert found[0] == ["Window(5 min)", "6.00 MB", "+2.00 MB", "", "10.0 MB", "700 ms"]
+    assert found[0] == ["Window(5 min)", "6.00 MB", "+2.00 MB", "", "10.0 MB", "700 ms", "700 ms"]
     assert found[1][0] == "f" * 32, "the name of an operator that no newer run has is not known"
     assert "from roll-ups" in viewer.get(reverse("job-operators", args=[job.pk]), {"range": "24h"}).content.decode()
+
+
+def test_p95_is_merged_from_the_sketches_of_roll_ups(
+    viewer: Client, job: Job, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read, "EXACT", 5)
+    Checkpoint.objects.filter(checkpoint_id=1).update(triggered_at=now - timedelta(days=3))
+    hour = floor(now, 3600)
+    for back, durations in ((3, range(1, 51)), (2, range(51, 101))):
+        roll_up(job, 3600, hour - timedelta(hours=back), MB, durations=[100 * each for each in durations])
+    assert rows(viewer, job, range="24h")[0][-2:] == ["9.5 s", "10 s"]
+    OperatorRollup.objects.filter(duration_min=100).update(version=0, duration_sketch=b"")
+    assert rows(viewer, job, range="24h")[0][-2:] == ["–", "10 s"], "an older program made a roll-up without a sketch"
+
+
+def test_roll_ups_of_minutes_are_read_while_they_are_kept(
+    viewer: Client, job: Job, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read, "EXACT", 5)
+    Checkpoint.objects.filter(checkpoint_id=1).update(triggered_at=now - timedelta(days=3))
+    for back, state_size in ((30, 2 * MB), (20, 8 * MB), (10, 7 * MB)):
+        roll_up(job, 60, floor(now, 60) - timedelta(minutes=back), state_size)
+    roll_up(job, 3600, floor(now, 3600), 9 * MB)
+    roll_up(job, 3600, floor(now, 3600) - timedelta(hours=1), 9 * MB)
+    recent = {"since": (now - timedelta(hours=2)).isoformat(), "until": now.isoformat()}
+    assert rows(viewer, job, **recent)[0][1:3] == ["7.00 MB", "+5.00 MB"]
+    assert (
+        "the last minute, from roll-ups" in viewer.get(reverse("job-operators", args=[job.pk]), recent).content.decode()
+    )
+    assert rows(viewer, job, range="24h")[0][1:3] == ["9.00 MB", "0 B"]
+    OperatorRollup.objects.filter(seconds=60).delete()
+    assert rows(viewer, job, **recent)[0][1] == "9.00 MB", "the hours are read"
 
 
 def test_archived_checkpoints_without_roll_ups_by_operator_are_not_left_out_silently(
@@ -122,7 +160,7 @@ def test_archived_checkpoints_without_roll_ups_by_operator_are_not_left_out_sile
         job=job, seconds=3600, start=floor(now, 3600) - timedelta(hours=5), version=VERSION, **numbers
     )
     answer = viewer.get(reverse("job-operators", args=[job.pk]), {"range": "24h"}).content.decode()
-    assert "or archived checkpoints, and no roll-ups" in answer
+    assert "the checkpoints are archived or too many to read" in answer
     assert "<table>" not in answer
     assert len(rows(viewer, job, range="1h")) == 2
 

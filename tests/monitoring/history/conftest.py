@@ -28,9 +28,10 @@ from monitoring.history.pipeline.columns import (
     MINUTE,
     MINUTES_KEPT_S,
     OPERATOR_FIGURES,
-    OPERATOR_ROLLUPS,
+    OPERATOR_QUANTILES,
     REASON,
     ROLLUPS,
+    VERSION,
 )
 from monitoring.history.pipeline.stored import stored_hours
 from monitoring.history.rolling import rolled
@@ -42,6 +43,7 @@ from tests.monitoring.history.percentiles import near
 from tests.waiting import eventually
 
 ALWAYS = datetime(1, 1, 1, tzinfo=UTC)
+Rollups = dict[Any, dict[str, Any]]
 
 
 def dsn() -> str:
@@ -160,9 +162,14 @@ def differences(seconds: int) -> list[str]:
     )
     empty = {key for key, row in stored.items() if not any(row[name] for name in COUNTS)}
     keys = (expected.keys() | stored.keys()) - (empty - expected.keys())
+    return unlike(expected, {key: row for key, row in stored.items() if key in keys})
+
+
+def unlike(expected: Rollups, stored: Rollups) -> list[str]:
+    """Return the differences between stored roll-ups and those that SQL computes."""
     return [
         f"{key} {name}: {stored.get(key, {}).get(name)!r}, and it is {expected.get(key, {}).get(name)!r}"
-        for key in sorted(keys)
+        for key in sorted(expected.keys() | stored.keys())
         for name in (expected.get(key) or stored[key])
         if not _fits(expected.get(key, {}).get(name), stored.get(key, {}).get(name))
     ]
@@ -229,30 +236,49 @@ def _by_sql(seconds: int) -> dict[Any, dict[str, Any]]:
 
 
 def operator_differences(seconds: int) -> list[str]:
-    """Return the differences between roll-ups of operators and plain SQL over the raw rows."""
-    expected, stored = operators_by_sql(seconds), stored_operators(seconds)
-    return [*(f"missing: {row}" for row in expected - stored), *(f"stored: {row}" for row in stored - expected)]
+    """Return the differences between roll-ups of operators and plain SQL over the raw rows.
+
+    Roll-ups of minutes are compared for the time that they are kept.
+    """
+    oldest = timezone.now() - timedelta(seconds=MINUTES_KEPT_S) if seconds == MINUTE else ALWAYS
+    expected, stored = (
+        {key: row for key, row in found.items() if key[1] >= oldest}
+        for found in (operators_by_sql(seconds), stored_operators(seconds))
+    )
+    return unlike(expected, stored)
 
 
-def operators_by_sql(seconds: int) -> set[tuple[Any, ...]]:
-    """Return the roll-ups of operators, as plain SQL computes them from PostgreSQL's rows: OPERATOR_ROLLUPS."""
-    columns = {"completed": "count(*)"} | {
-        f"{figure}_{what}": f"{what}(o.{FIGURES[figure]})::bigint"
-        for figure in OPERATOR_FIGURES
-        for what in ("sum", "min", "max")
+def operators_by_sql(seconds: int) -> Rollups:
+    """Return the roll-ups of operators by job, start and operator, as plain SQL computes them from PostgreSQL's rows.
+
+    Instead of the sketch they have the sorted values.
+    """
+    value = f"o.{FIGURES[OPERATOR_QUANTILES]}"
+    values = f"array_agg({value} ORDER BY {value}) FILTER (WHERE {value} IS NOT NULL)"
+    columns = {
+        "completed": "count(*)",
+        **{
+            f"{figure}_{what}": f"{what}(o.{FIGURES[figure]})::bigint"
+            for figure in OPERATOR_FIGURES
+            for what in ("sum", "min", "max")
+        },
+        f"{OPERATOR_QUANTILES}_sketch": f"coalesce({values}, '{{}}')",
     }
     start = f"to_timestamp(floor(date_part('epoch', c.triggered_at) / {seconds}) * {seconds})"
-    named = ["job_id", "seconds", "start", "operator", *columns]
-    assert named == OPERATOR_ROLLUPS.names
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT r.job_id, {seconds}, {start}, o.vertex_id, {', '.join(columns.values())}"
+            f"SELECT r.job_id, {start}, o.vertex_id, {', '.join(columns.values())}"
             " FROM monitoring_operatorcheckpoint o JOIN monitoring_checkpoint c ON c.id = o.checkpoint_id"
-            " JOIN monitoring_run r ON r.id = c.run_id WHERE c.status = 'COMPLETED' GROUP BY 1, 2, 3, 4"
+            " JOIN monitoring_run r ON r.id = c.run_id WHERE c.status = 'COMPLETED' GROUP BY 1, 2, 3"
         )
-        return set(cursor.fetchall())
+        return {tuple(row[:3]): dict(zip(columns, row[3:], strict=True)) for row in cursor.fetchall()}
 
 
-def stored_operators(seconds: int) -> set[tuple[Any, ...]]:
-    stored = OperatorRollup.objects.filter(seconds=seconds, completed__gt=0)
-    return set(stored.values_list(*OPERATOR_ROLLUPS.names))
+def stored_operators(seconds: int) -> Rollups:
+    """Return the stored roll-ups, with the sketch as an object."""
+    found: Rollups = {}
+    for row in OperatorRollup.objects.filter(seconds=seconds, completed__gt=0).values():
+        key = row.pop("job_id"), row.pop("start"), row.pop("operator")
+        assert (row.pop("seconds"), row.pop("version")) == (seconds, VERSION)
+        found[key] = row | {f"{OPERATOR_QUANTILES}_sketch": merged([row[f"{OPERATOR_QUANTILES}_sketch"]])}
+    return found

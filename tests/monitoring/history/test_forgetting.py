@@ -31,6 +31,16 @@ def test_minute_roll_ups_are_deleted_after_three_hours(rows, pipeline):
     assert Rollup.objects.filter(seconds=3600).count() == 2
 
 
+def test_minute_roll_ups_of_operators_are_deleted_after_three_hours(rows):
+    rows.now = timezone.now()
+    job = rows.job()
+    for hours in (2, 4):
+        start = rows.now - timedelta(hours=hours)
+        OperatorRollup.objects.create(job=job, seconds=60, start=start, operator="a", completed=1)
+    forget(rows.now)
+    assert [row.start for row in OperatorRollup.objects.all()] == [rows.now - timedelta(hours=2)]
+
+
 def test_checkpoints_that_are_read_late_get_no_minute_roll_ups(rows, pipeline):
     rows.now = timezone.now()
     rows.checkpoint(rows.run(rows.job()), 1, triggered_at=rows.ago(5 * 3600))

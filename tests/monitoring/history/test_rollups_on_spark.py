@@ -24,7 +24,7 @@ from monitoring.history.packing import ENTRY_CLASS, pack
 from monitoring.history.partitions import cover
 from monitoring.models import Checkpoint, OperatorCheckpoint, OperatorRollup, Rollup, RollupProgress, Run
 from tests.monitoring.history.conftest import differences, operator_differences
-from tests.monitoring.history.test_changes import exact, unlike
+from tests.monitoring.history.test_changes import WIDTHS, exact, unlike
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -56,7 +56,7 @@ def run(spark: Any, rollups: Any, dsn_file: Path, location: Path) -> int:
     """
     eventually("exact roll-ups", lambda: _run(spark, rollups, dsn_file, location) or not unlike())
     assert exact()
-    assert not [each for seconds in (3600, 86_400) for each in operator_differences(seconds)]
+    assert not [each for seconds in WIDTHS for each in operator_differences(seconds)]
     return max(int(each.name) for each in (location / "commits").iterdir() if each.name.isdigit())
 
 
@@ -115,6 +115,13 @@ def test_roll_ups_are_exact_over_restarts_and_older_states(rows, spark, rollups,
         ("source", 0, None),
         ("window", 0, None),
     ]
+    Checkpoint.objects.filter(checkpoint_id__in=(1, 2)).delete()
+    run(spark, rollups, dsn_file, tmp_path / "older")
+    minutes = OperatorRollup.objects.filter(seconds=60)
+    assert set(minutes.filter(completed=0).values_list("operator", "duration_sketch")) == {
+        ("source", b""), ("window", b""),
+    }  # fmt: skip
+    assert minutes.filter(completed=1).count() > 2
 
 
 @pytest.mark.nightly

@@ -50,7 +50,10 @@ class Command(BaseCommand):
 
     def _with_operators(self) -> str:
         require("manage.py archive operators", JOBMANAGER.packages)
-        added, problems = cycle.add_operators()
+        try:
+            added, problems = cycle.add_operators()
+        except cycle.ArchivingElsewhere as error:
+            raise CommandError(str(error)) from error
         if problems:
             raise CommandError("\n".join([f"{added:,} roll-ups were computed. Some are missing:", *problems]))
         return f"{added:,} roll-ups of operators were computed."

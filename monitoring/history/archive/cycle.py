@@ -27,6 +27,10 @@ _ADVISORY = 6_801_674
 _AT_ONCE = 500  # files that one call removes
 
 
+class ArchivingElsewhere(Exception):
+    """Another process works on the archive."""
+
+
 def advance(now: datetime, monotonic: Callable[[], float] = time.monotonic, budget_s: float = BUDGET_S) -> CycleReport:
     """Do work that is due until the budget is spent. Only one process works at a time; a second one returns at once."""
     until = monotonic() + budget_s
@@ -47,15 +51,15 @@ def advance(now: datetime, monotonic: Callable[[], float] = time.monotonic, budg
 
 
 def add_operators() -> tuple[int, list[str]]:
-    """Compute the roll-ups of operators of days that Waymark 0.2 archived without them, month by month.
+    """Compute the roll-ups of operators of archived days without them, month by month.
 
     A process that is killed leaves each month with or without them, and the next one continues. Return how many
-    roll-ups were stored, and the problems of months whose files cannot be read.
+    roll-ups were stored, and the problems of months whose files cannot be read. Raise ArchivingElsewhere.
     """
     added, problems = 0, list[str]()
     with _alone() as is_alone, Mover() as mover:
         if not is_alone:
-            return 0, [str(WorkReason.ARCHIVING_ELSEWHERE())]
+            raise ArchivingElsewhere(str(WorkReason.ARCHIVING_ELSEWHERE()))
         for month, days in rewriting.months_without_operators():
             try:
                 added += rewriting.add_operators(month, days, mover)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from django.core.management import CommandError, call_command
 
@@ -30,7 +33,7 @@ from monitoring.models import (
 from monitoring.reasons.work import WorkReason
 from tests.monitoring.conftest import Rows
 from tests.monitoring.history.archive_rows import MOVED, OLD, advance, fill
-from tests.monitoring.history.conftest import Pipeline, Rollups, operators_by_sql, stored_operators, unlike
+from tests.monitoring.history.conftest import Pipeline, Rollups, dsn, operators_by_sql, stored_operators, unlike
 from tests.monitoring.history.test_archive import ROOT, database_url
 from tests.monitoring.reported import NOTHING, done
 
@@ -154,6 +157,11 @@ def test_days_that_an_older_version_archived_get_roll_ups_of_operators(
     with pytest.raises(CommandError, match=rf"\d+ roll-ups were computed. Some are missing:\n.*{damaged.name}"):
         call_command("archive", "operators")
     assert {job for job, _, _ in stored_operators(86_400)} == {runs[1].job_id}
+    with (
+        another_process_archives(),
+        pytest.raises(CommandError, match=r"^Archiving skipped: another process is archiving\.$"),
+    ):
+        call_command("archive", "operators")
     damaged.write_bytes(content)
     call_command("archive", "operators")
     for seconds, rows in expected.items():
@@ -161,6 +169,13 @@ def test_days_that_an_older_version_archived_get_roll_ups_of_operators(
     assert len(expected[86_400]) == 2 * 2 * 2
     Rollup.objects.filter(job__in=[run.job_id for run in runs]).update(completed=0)
     assert cycle.add_operators() == (0, [])
+
+
+@contextmanager
+def another_process_archives() -> Iterator[None]:
+    with psycopg.connect(dsn()) as other:
+        other.execute("SELECT pg_advisory_lock(%s)", [cycle._ADVISORY])
+        yield
 
 
 def come_late_with_operators(rows: Rows, run: Run) -> None:

@@ -19,14 +19,16 @@ import dataclasses
 import functools
 import json
 import re
-import types
 import typing
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, TypeVar
 
+import msgspec
+
 T = TypeVar("T")
 
+_LONGEST_SHOWN = 200
 _HALF_A_CHARACTER = re.compile(r"\\ud[89a-f]", re.IGNORECASE)
 
 
@@ -453,7 +455,7 @@ _BY_TYPE: dict[str, type[Any]] = {cls.type: cls for cls in typing.get_args(Messa
 
 
 def encode(message: Message) -> str:
-    return json.dumps({"type": message.type, **_plain(dataclasses.asdict(message))}, separators=(",", ":"))
+    return json.dumps({"type": message.type, **to_plain(message)}, separators=(",", ":"))
 
 
 def decode(text: str | bytes) -> Message:
@@ -478,59 +480,37 @@ def decode(text: str | bytes) -> Message:
 
 def to_plain(value: Any) -> Any:
     """Return a dataclass of this module as JSON values."""
-    return _plain(dataclasses.asdict(value))
+    return msgspec.to_builtins(value)
 
 
 def from_plain(cls: type[T], fields: dict[str, Any]) -> T:
     """Return the dataclass `cls` from JSON values. Ignore unknown fields, so that a newer peer may add some."""
-    hints = _type_hints(cls)  # type: ignore[arg-type]
-    values: dict[str, Any] = {}
-    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
-        if field.name in fields:
-            values[field.name] = _typed(hints[field.name], fields[field.name], f"{cls.__name__}.{field.name}")
-        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise MalformedMessage(f"{cls.__name__}.{field.name} is missing")
-    return cls(**values)
+    try:
+        return msgspec.convert(fields, cls)
+    except msgspec.ValidationError as error:
+        hints = _type_hints(cls)  # type: ignore[arg-type]
+        for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+            _require(field, hints[field.name], fields, f"{cls.__name__}.{field.name}")
+        raise MalformedMessage(f"{cls.__name__}: {error}") from error
+
+
+def _require(field: dataclasses.Field[Any], hint: Any, fields: dict[str, Any], where: str) -> None:
+    """Raise MalformedMessage with the field, the value and what is allowed, if the field has not the type `hint`."""
+    if field.name not in fields:
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            raise MalformedMessage(f"{where} is missing")
+        return
+    value = fields[field.name]
+    try:
+        msgspec.convert(value, hint)
+    except msgspec.ValidationError as error:
+        for kind in (hint, *typing.get_args(hint)):
+            if isinstance(kind, type) and issubclass(kind, Enum):
+                allowed = [item.value for item in kind]
+                raise MalformedMessage(f"{where}: {value!r} is not one of {allowed}") from error
+        raise MalformedMessage(f"{where}: {error}, not {repr(value)[:_LONGEST_SHOWN]}") from error
 
 
 @functools.cache
 def _type_hints(cls: type[Any]) -> dict[str, Any]:
     return typing.get_type_hints(cls)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
-
-
-def _typed(hint: Any, value: Any, where: str) -> Any:
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        if value is None and type(None) in args:
-            return None
-        return _typed(next(arg for arg in args if arg is not type(None)), value, where)
-    if origin is tuple:
-        if not isinstance(value, list):
-            raise MalformedMessage(f"{where}: a list is expected, not {value!r}")
-        return tuple(_typed(args[0], item, where) for item in value)
-    if origin is dict:
-        if not isinstance(value, dict):
-            raise MalformedMessage(f"{where}: an object is expected, not {value!r}")
-        return {key: _typed(args[1], item, f"{where}.{key}") for key, item in value.items()}
-    if dataclasses.is_dataclass(hint):
-        if not isinstance(value, dict):
-            raise MalformedMessage(f"{where}: an object is expected, not {value!r}")
-        return from_plain(typing.cast("type[Any]", hint), value)
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        try:
-            return hint(value)
-        except ValueError:
-            raise MalformedMessage(f"{where}: {value!r} is not one of {[item.value for item in hint]}") from None
-    if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
-        raise MalformedMessage(f"{where}: {hint.__name__} is expected, not {value!r}")
-    return value

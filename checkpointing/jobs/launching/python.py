@@ -17,7 +17,7 @@ from checkpointing.jobs.launching.package import PACKAGE, PACKAGE_ROOT
 from checkpointing.model.configuration import InvalidConfiguration
 
 KEY = "waymark.python"
-NEEDED = ("pyspark", "py4j", "fsspec", "kazoo", "websockets")
+NEEDED = ("pyspark", "py4j", "fsspec", "kazoo", "msgspec", "websockets")
 PYTHON_FROM, PYSPARK_FROM, PYSPARK_TO = (3, 11), (4, 0), (4, 3)
 # Environment variables that locate the job manager's own Python and Spark.
 _OF_THE_OWN = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONHOME", "PYTHONPATH", "SPARK_HOME")

@@ -28,7 +28,7 @@ from checkpointing.ids import new_id
 from checkpointing.jobs.python_environments.preparation import PreparedPython, SourceKind
 
 READY = "ready.json"
-_VERSION = 1
+_VERSION = 2  # increased when drivers need another package, so that environments are made again
 _NAME = re.compile(r"[0-9a-f]{32}-[0-9a-f]{8}")
 
 
@@ -83,8 +83,8 @@ class EnvironmentCache:
         """Return the environment that was made from this remote archive and record its use, or None if none was."""
         with self._lock:
             for environment in self._all():
-                made_of = _read(environment).get("source")
-                if made_of == [location, size, sysconfig.get_platform()] and environment.is_usable:
+                made = {"version": _VERSION, "source": [location, size, sysconfig.get_platform()]}
+                if _read(environment) == made and environment.is_usable:
                     self._use(environment)
                     return environment
         return None

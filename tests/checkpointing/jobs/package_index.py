@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any
 
 # The packages that a driver needs.
-OURS = {"pyspark": "4.2.1", "py4j": "0.10.9.9", "fsspec": "2026.1.0", "kazoo": "2.11.0", "websockets": "16.0"}
+OURS = {
+    "pyspark": "4.2.1", "py4j": "0.10.9.9", "fsspec": "2026.1.0", "kazoo": "2.11.0", "msgspec": "0.23.0",
+    "websockets": "16.0",
+}  # fmt: skip
 
 
 def wheel(directory: Path, name: str, version: str, needs: str = "") -> Path:

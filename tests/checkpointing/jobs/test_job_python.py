@@ -75,7 +75,7 @@ def test_another_version_of_pyspark_is_refused_in_one_sentence(environment: Made
 
 def test_an_environment_without_required_packages_is_refused(environment: Made) -> None:
     found = environment(pyspark="4.3.0", py4j="0.10", fsspec="1")
-    with pytest.raises(InvalidConfiguration, match=r"it lacks kazoo, websockets$"):
+    with pytest.raises(InvalidConfiguration, match=r"it lacks kazoo, msgspec, websockets$"):
         check_python({KEY: str(found)})
 
 
@@ -118,8 +118,8 @@ def test_a_driver_imports_only_the_needed_packages() -> None:
     environ = {**os.environ, "PYTHONPATH": str(PACKAGE_ROOT)}
     done = subprocess.run([sys.executable, "-c", IMPORTS], env=environ, capture_output=True, text=True, check=True)
 
-    # pure-sasl comes with kazoo[sasl]; PySpark imports numpy where it is installed.
-    assert set(done.stdout.split()) - {"puresasl", "numpy"} == set(NEEDED)
+    # pure-sasl comes with kazoo[sasl]; PySpark and msgspec import the others where they are installed.
+    assert set(done.stdout.split()) - {"puresasl", "numpy", "typing_extensions"} == set(NEEDED)
 
 
 def spec(work: Path, configuration: dict[str, str]) -> DriverSpec:

@@ -16,10 +16,11 @@ durations milliseconds, sizes bytes.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import re
+import types
 import typing
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, TypeVar
@@ -28,7 +29,6 @@ import msgspec
 
 T = TypeVar("T")
 
-_LONGEST_SHOWN = 200
 _HALF_A_CHARACTER = re.compile(r"\\ud[89a-f]", re.IGNORECASE)
 
 
@@ -488,29 +488,38 @@ def from_plain(cls: type[T], fields: dict[str, Any]) -> T:
     try:
         return msgspec.convert(fields, cls)
     except msgspec.ValidationError as error:
-        hints = _type_hints(cls)  # type: ignore[arg-type]
-        for field in dataclasses.fields(cls):  # type: ignore[arg-type]
-            _require(field, hints[field.name], fields, f"{cls.__name__}.{field.name}")
-        raise MalformedMessage(f"{cls.__name__}: {error}") from error
+        raise MalformedMessage(_problem(cls, fields, cls.__name__) or str(error)) from error
 
 
-def _require(field: dataclasses.Field[Any], hint: Any, fields: dict[str, Any], where: str) -> None:
-    """Raise MalformedMessage with the field, the value and what is allowed, if the field has not the type `hint`."""
-    if field.name not in fields:
-        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise MalformedMessage(f"{where} is missing")
-        return
-    value = fields[field.name]
-    try:
-        msgspec.convert(value, hint)
-    except msgspec.ValidationError as error:
-        for kind in (hint, *typing.get_args(hint)):
-            if isinstance(kind, type) and issubclass(kind, Enum):
-                allowed = [item.value for item in kind]
-                raise MalformedMessage(f"{where}: {value!r} is not one of {allowed}") from error
-        raise MalformedMessage(f"{where}: {error}, not {repr(value)[:_LONGEST_SHOWN]}") from error
+def _problem(hint: Any, value: Any, where: str) -> str:
+    """Return the first field in `value` that is not what `hint` says, with what is expected there; "" if all are."""
+    kind = typing.get_origin(hint) or hint
+    args = [each for each in typing.get_args(hint) if each is not types.NoneType]
+    if kind in (typing.Union, types.UnionType):
+        return "" if value is None else _problem(args[0], value, where)
+    if kind is tuple and isinstance(value, list):
+        return _first(_problem(args[0], item, where) for item in value)
+    if kind is dict and isinstance(value, dict):
+        return _first(_problem(args[1], item, f"{where}.{key}") for key, item in value.items())
+    if dataclasses.is_dataclass(kind):
+        if isinstance(value, dict):
+            return _first(_problem_of(field, hint, value) for field in dataclasses.fields(hint))
+        return f"{where}: an object is expected, not {value!r}"
+    if issubclass(kind, Enum):
+        allowed = [item.value for item in kind]
+        return "" if value in allowed else f"{where}: {value!r} is not one of {allowed}"
+    if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
+        return ""
+    expected = {tuple: "a list", dict: "an object"}.get(kind, kind.__name__)
+    return f"{where}: {expected} is expected, not {value!r}"
 
 
-@functools.cache
-def _type_hints(cls: type[Any]) -> dict[str, Any]:
-    return typing.get_type_hints(cls)
+def _problem_of(field: dataclasses.Field[Any], cls: type[Any], fields: dict[str, Any]) -> str:
+    if field.name in fields:
+        return _problem(typing.get_type_hints(cls)[field.name], fields[field.name], f"{cls.__name__}.{field.name}")
+    has_default = field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+    return "" if has_default else f"{cls.__name__}.{field.name} is missing"
+
+
+def _first(problems: Iterator[str]) -> str:
+    return next(filter(None, problems), "")

@@ -44,8 +44,8 @@ def test_unknown_fields_are_ignored_and_missing_ones_have_their_default() -> Non
         ("[]", "a message is a JSON object"),
         (text(type="hello"), "type: 'hello' is not a message of this protocol"),
         (text(session_id=...), "Stop.session_id is missing"),
-        (text(session_id=7), "Stop.session_id: Expected `str`, got `int`, not 7"),
-        (text(session_id=None), "Stop.session_id: Expected `str`, got `null`, not None"),
+        (text(session_id=7), "Stop.session_id: str is expected, not 7"),
+        (text(session_id=None), "Stop.session_id: str is expected, not None"),
         (
             text(cause="LATER"),
             "Stop.cause: 'LATER' is not one of ['BY_ITSELF', 'AFTER_SAVEPOINT', 'FOR_RESCALE']",
@@ -58,21 +58,25 @@ def test_an_error_names_the_field_the_value_and_what_is_allowed(message: str, pr
     assert str(refused.value).startswith(problem)
 
 
-def test_an_error_in_a_list_names_its_place() -> None:
-    register = {
-        "type": "register",
-        "job_id": "j",
-        "attempt": 1,
-        "pid": 7,
-        "state": "RUNNING",
-        "vertices": [VERTEX],
-        "last_batches": {"q": 7},
-    }
-    assert isinstance(decode(json.dumps(register | {"secret": "s"})), Register)
-    with pytest.raises(
-        MalformedMessage, match=r"^Register\.vertices: Expected `int`, got `bool` - at `\$\[1\]\.parallelism`"
-    ):
-        decode(json.dumps(register | {"vertices": [VERTEX, VERTEX | {"parallelism": True}]}))
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"vertices": [VERTEX, VERTEX | {"parallelism": True}]}, "Vertex.parallelism: int is expected, not True"),
+        ({"vertices": [VERTEX | {"after_restore": "never"}]}, "Vertex.after_restore: 'never' is not one of ["),
+        ({"vertices": [{"id": "v"}]}, "Vertex.name is missing"),
+        ({"vertices": ["v"]}, "Register.vertices: an object is expected, not 'v'"),
+        ({"vertices": "v"}, "Register.vertices: a list is expected, not 'v'"),
+        ({"last_batches": {"q": "7"}}, "Register.last_batches.q: int is expected, not '7'"),
+        ({"last_batches": []}, "Register.last_batches: an object is expected, not []"),
+    ],
+)
+def test_an_error_names_the_innermost_field(changed: dict[str, Any], problem: str) -> None:
+    register = {"type": "register", "job_id": "j", "attempt": 1, "pid": 7, "state": "RUNNING", "vertices": [VERTEX]}
+    register |= {"last_batches": {"q": 7}}
+    assert isinstance(decode(json.dumps(register)), Register)
+    with pytest.raises(MalformedMessage) as refused:
+        decode(json.dumps(register | changed))
+    assert str(refused.value).startswith(problem)
 
 
 def test_a_stored_object_is_the_same_as_before() -> None:
@@ -83,9 +87,3 @@ def test_a_stored_object_is_the_same_as_before() -> None:
 
 def test_half_a_character_becomes_a_question_mark() -> None:
     assert decode(text(session_id="\ud83d")) == decode(text(session_id="?"))
-
-
-def test_a_long_value_is_cut_off() -> None:
-    with pytest.raises(MalformedMessage) as refused:
-        decode(json.dumps({"type": Register.type, "job_id": ["x" * 10_000]}))
-    assert len(str(refused.value)) < 300

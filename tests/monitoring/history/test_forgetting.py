@@ -14,6 +14,7 @@ from monitoring.history.quantiles import figures_of_ranges
 from monitoring.history.stretches import Stretch
 from monitoring.models import Checkpoint, OperatorRollup, Rollup, RollupProgress
 from monitoring.reasons.work import WorkReason
+from tests.monitoring.history.archive_rows import take_partitions_back
 from tests.monitoring.history.conftest import differences
 from tests.monitoring.reported import NOTHING, done
 
@@ -49,7 +50,7 @@ def test_checkpoints_that_are_read_late_get_no_minute_roll_ups(rows, pipeline):
 
 
 @pytest.fixture
-def long_ago(rows):
+def long_ago(rows, transactional_db):
     """Store checkpoints of a day 80 days ago and one 40 days ago, in three hours each."""
     rows.now = timezone.now().replace(hour=12, minute=30)
     run = rows.run(rows.job())
@@ -57,7 +58,8 @@ def long_ago(rows):
     cover(min(moments))
     for number, at in enumerate(moments):
         rows.checkpoint(run, number + 1, triggered_at=at, end_to_end_duration=100 + number)
-    return run
+    yield run
+    take_partitions_back()
 
 
 def test_hour_roll_ups_of_operators_are_deleted_with_those_of_their_job(rows, pipeline, long_ago):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import shutil
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from monitoring.history.forgetting import forget
 from monitoring.history.packing import ENTRY_CLASS, pack
 from monitoring.history.partitions import cover
 from monitoring.models import Checkpoint, OperatorCheckpoint, OperatorRollup, Rollup, RollupProgress, Run
+from tests.monitoring.history.archive_rows import take_partitions_back
 from tests.monitoring.history.conftest import differences, operator_differences
 from tests.monitoring.history.test_changes import WIDTHS, exact, unlike
 from tests.waiting import eventually
@@ -124,11 +125,20 @@ def test_roll_ups_are_exact_over_restarts_and_older_states(rows, spark, rollups,
     assert minutes.filter(completed=1).count() > 2
 
 
-@pytest.mark.nightly
-def test_a_day_without_hours_is_computed_from_all_its_checkpoints(rows, spark, rollups, job, dsn_file, tmp_path):
+@pytest.fixture
+def moments(rows, job: PlayedJob) -> Iterator[list[datetime]]:
+    """Return three times of a day 60 days ago, which has partitions."""
     rows.now = timezone.now().replace(hour=12, minute=30)
-    moments = [rows.ago(60 * 86_400 + hours * 3600) for hours in (0, 2, 5)]
-    cover(min(moments))
+    found = [rows.ago(60 * 86_400 + hours * 3600) for hours in (0, 2, 5)]
+    cover(min(found))
+    yield found
+    take_partitions_back()
+
+
+@pytest.mark.nightly
+def test_a_day_without_hours_is_computed_from_all_its_checkpoints(
+    rows, moments, spark, rollups, job, dsn_file, tmp_path
+):
     owner = rows.run(rows.job())
     for number, at in enumerate(moments):
         rows.checkpoint(owner, number + 1, triggered_at=at, end_to_end_duration=100 + number)

@@ -16,6 +16,7 @@ import psycopg
 import pytest
 
 from dashboard.stack.composition import get
+from dashboard.stack.extras import EXTRAS
 from dashboard.stack.parts import Program
 from dashboard.stack.ports import any_free
 from dashboard.stack.process import Command, running
@@ -92,7 +93,7 @@ def test_check_finds_nothing_wrong(home: Path, environ: dict[str, str]) -> None:
 def test_doctor_lists_the_extras_and_finds_no_problem(home: Path, environ: dict[str, str]) -> None:
     lines = python(home, environ, "manage.py", "doctor").stdout.splitlines()
     extras = [line for line in lines if "  Extra " in line]
-    assert len(extras) == 3
+    assert len(extras) == len(EXTRAS)
     assert all(" not installed" in line for line in extras)
     # Ignore problems of a small machine.
     problems = [line for line in lines if line.startswith("PROBLEM") and not re.search("  (Memory|Disk): ", line)]

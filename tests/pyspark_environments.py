@@ -7,10 +7,12 @@ The first test that needs an environment creates it with pip (1 GB). It is store
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import subprocess
 import sys
 import venv
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -24,16 +26,16 @@ CACHE = Path(os.environ.get("WAYMARK_PYSPARK_CACHE", Path.home() / ".cache" / "w
 def python_with_pyspark_or_skip(version: str) -> Path:
     """Return the Python of an environment with this PySpark and PANDAS_VERSION. Skip the test if pip fails."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    home = CACHE / f"pyspark-{version}"
+    wanted = [f"pyspark=={version}", f"pandas=={PANDAS_VERSION}", *("pyarrow", "protobuf<7", *NEEDED)]
+    home = CACHE / f"pyspark-{version}-{hashlib.sha256(' '.join(wanted).encode()).hexdigest()[:8]}"
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not home.is_dir():
-            _make(home, version)
+            _make(home, version, wanted)
     return home / "bin" / "python"
 
 
-def _make(home: Path, version: str) -> None:
-    wanted = [f"pyspark=={version}", f"pandas=={PANDAS_VERSION}", *("pyarrow", "protobuf<7", *NEEDED)]
+def _make(home: Path, version: str, wanted: Sequence[str]) -> None:
     unfinished = home.with_name(f"{home.name}.unfinished")
     venv.create(unfinished, clear=True, symlinks=True)
     python = str(unfinished / "bin" / "python")

@@ -37,7 +37,7 @@ def compare(request: HttpRequest, pk: int) -> HttpResponse:
         try:
             comparison = compare_sides(job, a, b, context["now"])
         except Unreadable as why:
-            form.add_error(None, unreadable_text(why))
+            form.add_error("b", unreadable_text(why))
         if isinstance(a, Span) and isinstance(b, Span):
             between = Span(min(a.start, b.start), max(a.end, b.end))
             context["changes"] = [(change, "") for change in read_changes(job, between)]

@@ -25,7 +25,7 @@ Lines = AsyncGenerator[Answer | list[bytes], None]
 
 
 class CheckedClient(ApiClient):
-    """A client whose requests return the Answer, whatever its status, and for a watch the lines of the answer."""
+    """Sends requests through a Transport. They return the response with any status; a watch returns its lines."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(Configuration(host=connection.url))

@@ -52,7 +52,9 @@ def history_of(viewer: Client, run: Run, **query: Any) -> list[int]:
     ]
 
 
-def test_archived_checkpoints_have_the_same_json(api: Any, viewer: Client, run: Run, pipeline: Pipeline) -> None:
+def test_archived_checkpoints_have_the_same_json(
+    api: Any, viewer: Client, run: Run, pipeline: Pipeline, archive: Path
+) -> None:
     one = Checkpoint.objects.get(run=run, checkpoint_id=7)
     operator = one.operators.first()
     slow = Checkpoint.objects.get(run=run, checkpoint_id=55)
@@ -97,6 +99,10 @@ def test_archived_checkpoints_have_the_same_json(api: Any, viewer: Client, run: 
     assert subject_of("operators/<int:pk>/", {"pk": operator.pk}) == archived
     assert isinstance(subject_of("checkpoints/<int:pk>/", {"pk": 2**40}), Absent)
     assert viewer.get(f"/checkpoints/{2**40}/").status_code == 404
+    for file in archive.glob("operators/**/*.parquet"):
+        file.unlink()
+    compared = viewer.get(f"/jobs/{run.job_id}/compare/", {"a": "7", "b": "8"})
+    assert (compared.status_code, "cannot be read from the archive" in compared.content.decode()) == (400, True)
 
 
 @pytest.mark.nightly

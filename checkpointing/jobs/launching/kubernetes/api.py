@@ -1,6 +1,6 @@
 """A client of the Kubernetes API, with the few calls that running drivers as pods needs. All methods block.
 
-It uses kubernetes_asyncio, of the extra `kubernetes`. Each call has its own event loop: do not call it inside a loop.
+It uses kubernetes_asyncio, of the extra `kubernetes`. Each call starts an event loop, so none may be running.
 
 An error answer raises ApiRefused. If there is no answer for any other reason, ApiUnreachable is raised: then it is
 unknown whether the call has had an effect.
@@ -31,7 +31,7 @@ _TOO_MANY_REQUESTS = 429
 _UNAUTHORIZED = 401
 
 
-# Gets the library's CoreV1Api. With `_preload_content=False`, its methods return the response as it is.
+# A call of the library's CoreV1Api. With `_preload_content=False`, it returns the response unparsed.
 Call = Callable[[Any], Awaitable[aiohttp.ClientResponse]]
 
 

@@ -9,6 +9,7 @@ import os
 import runpy
 import sys
 import threading
+import time
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -54,6 +55,11 @@ def observed(builder):
 def stop_on_request(spark):
     sys.stdin.readline()
     for query in spark.streams.active:
+        # Spark may report a query as failed if it is stopped in a batch. A query that never rests is stopped anyway.
+        for _ in range(600):
+            if not (query.isActive and query.status["isTriggerActive"]):
+                break
+            time.sleep(0.1)
         query.stop()
 
 

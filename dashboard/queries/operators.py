@@ -76,22 +76,23 @@ class OperatorTrends:
     is_missing: bool = False
 
 
-_PARTS = f"""
-SELECT o.vertex_id AS operator, max(o.name) AS name, max(o.state_size) AS state_size,
-       sum(o.checkpointed_size)::bigint AS written, max(o.end_to_end_duration) AS duration
+_OPERATORS = f"""
 FROM monitoring_run r JOIN monitoring_checkpoint c ON c.run_id = r.id
 JOIN monitoring_operatorcheckpoint o ON o.checkpoint_id = c.id AND o.triggered_at = c.triggered_at
 WHERE {IN_SPAN} AND c.status = 'COMPLETED'
+"""
+
+_PARTS = f"""
+SELECT o.vertex_id AS operator, max(o.name) AS name, max(o.state_size) AS state_size,
+       sum(o.checkpointed_size)::bigint AS written, max(o.end_to_end_duration) AS duration
+{_OPERATORS}
 GROUP BY 1, floor(extract(epoch FROM (c.triggered_at - %(start)s)) / %(width)s) ORDER BY min(c.triggered_at)
 """  # noqa: S608 - constants only
 
-
 _P95 = f"""
 SELECT o.vertex_id AS operator, percentile_disc(0.95) WITHIN GROUP (ORDER BY o.end_to_end_duration) AS p95
-FROM monitoring_run r JOIN monitoring_checkpoint c ON c.run_id = r.id
-JOIN monitoring_operatorcheckpoint o ON o.checkpoint_id = c.id AND o.triggered_at = c.triggered_at
-WHERE {IN_SPAN} AND c.status = 'COMPLETED' GROUP BY 1
-"""  # noqa: S608 - constants only
+{_OPERATORS} GROUP BY 1
+"""
 
 
 def read_operator_trends(job: Job, span: Span, now: datetime) -> OperatorTrends:

@@ -29,13 +29,13 @@ def recent(rows):
     rows.now = timezone.now().replace(minute=30)
 
 
-def unlike() -> list[str]:
+def all_differences() -> list[str]:
     """Return all differences between the roll-ups and the rows."""
     return [line for seconds in WIDTHS for line in differences(seconds)]
 
 
 def exact() -> bool:
-    found = unlike()
+    found = all_differences()
     assert not found, "\n".join(found[:20])
     return True
 

@@ -121,7 +121,8 @@ def of_job(request: HttpRequest, job_id: int) -> dict[str, Any]:
     summary="Get the probable causes of an incident",
 )
 def of_incident(request: HttpRequest, incident_id: int) -> list[dict[str, Any]]:
-    return _findings(diagnoses.of_incident(Incident.objects.get(pk=incident_id), timezone.now()))
+    with readable():
+        return _findings(diagnoses.of_incident(Incident.objects.get(pk=incident_id), timezone.now()))
 
 
 def _findings(found: Iterable[Finding]) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import Any
 
 from django import forms
 from django.contrib import messages
@@ -34,6 +35,7 @@ from dashboard.forms.note import (
 from dashboard.language import rendered
 from dashboard.queries.changes import read_changes, with_comparisons
 from dashboard.queries.correlation import read_correlations
+from dashboard.queries.history import unreadable_text
 from dashboard.queries.incidents import (
     BEFORE,
     UNRESOLVED,
@@ -53,6 +55,7 @@ from monitoring.alerts import lifecycle
 from monitoring.alerts.kinds import kind_of
 from monitoring.alerts.runbooks import runbooks_of
 from monitoring.diagnosis.diagnoses import of_incident
+from monitoring.history.rows import Unreadable
 from monitoring.models import Incident, IncidentEvent, IncidentEventKind, IncidentState, Runbook, Severity
 from monitoring.reasons.columns import stored
 
@@ -280,7 +283,7 @@ def _show(request: HttpRequest, pk: int, form: SnoozeForm, template: str, status
         "runbooks": runbooks_of(found, Runbook.objects.all()),
         "incident": found,
         "steps": steps_of(found),
-        "causes": of_incident(found, now),
+        **_causes(found, now),
         "rule": rule_in_force(found),
         "last_good": last_good_checkpoint(found),
         "hidden": hidden,
@@ -290,6 +293,13 @@ def _show(request: HttpRequest, pk: int, form: SnoozeForm, template: str, status
         "section": "incidents",
     }
     return render(request, f"incidents/{template}.html", context, status=status)
+
+
+def _causes(found: Incident, now: datetime) -> dict[str, Any]:
+    try:
+        return {"causes": of_incident(found, now)}
+    except Unreadable as why:
+        return {"unreadable": unreadable_text(why)}
 
 
 def _back(request: HttpRequest) -> str:

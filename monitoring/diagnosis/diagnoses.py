@@ -65,15 +65,15 @@ def advice_for(job: Job, now: datetime) -> Diagnosis:
 
 
 def of_incident(incident: Incident, now: datetime) -> list[Finding]:
-    """Return likely causes of an incident, from the rows that opened it, or none if it has no such rows."""
+    """Return likely causes of an incident, from the rows that opened it, or none if it has no such rows.
+
+    Raises Unreadable: The archive has the row, but cannot be read.
+    """
     if incident.job_id is None:
         return []
     if incident.kind in CHECKPOINT_INCIDENTS:
-        try:
-            checkpoint = _evidence_checkpoint(incident)
-            return of_checkpoint(checkpoint, rows.operators_of(checkpoint), now) if checkpoint else []
-        except rows.Unreadable:
-            return []
+        checkpoint = _evidence_checkpoint(incident)
+        return of_checkpoint(checkpoint, rows.operators_of(checkpoint), now) if checkpoint else []
     if incident.kind in JOB_INCIDENTS and incident.resolved_at is None:
         return _of_the_job(incident, now)
     return []

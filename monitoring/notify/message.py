@@ -13,6 +13,7 @@ from django.conf import settings
 
 from monitoring.alerts.runbooks import runbooks_of
 from monitoring.diagnosis.diagnoses import of_incident
+from monitoring.history.rows import Unreadable
 from monitoring.models import (
     Channel,
     Delivery,
@@ -259,7 +260,7 @@ def _cause(each: Notification, now: datetime) -> Reason | None:
         return None
     try:
         found = of_incident(each.event.incident, now)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, Unreadable):
         _log.exception("incident %s cannot be explained", each.event.incident_id)
         return None
     return found[0].sentence if found else None

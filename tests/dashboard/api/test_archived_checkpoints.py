@@ -13,17 +13,20 @@ from django.test import Client
 
 from dashboard.access.subjects import Absent, Archived, subject_of
 from dashboard.queries.history import ArchiveUnreadable, Cursor
+from monitoring.alerts.incidents import Opening, open_incidents
 from monitoring.history.archive import due, reading
 from monitoring.history.quantiles import NotRolledUp, quantiles
-from monitoring.models import ArchivedFile, Checkpoint, Run
+from monitoring.models import ArchivedFile, Channel, Checkpoint, Run, Severity
+from monitoring.notify.delivery import deliver_due
 from monitoring.reasons.archive import ArchiveReason
 from monitoring.savepoints.storage_threads import STORAGE_THREADS
 from tests.monitoring.conftest import Rows
 from tests.monitoring.history.archive_rows import MOVED, NOW, OLD, advance, fill
 from tests.monitoring.history.conftest import Pipeline, archive, dsn_file, old, pipeline
+from tests.monitoring.notify.conftest import mail_sink
 from tests.waiting import eventually
 
-__all__ = ["archive", "dsn_file", "old", "pipeline"]
+__all__ = ["archive", "dsn_file", "mail_sink", "old", "pipeline"]
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 KEPT = OLD + timedelta(hours=20)  # a time after all old checkpoints
 
@@ -162,9 +165,13 @@ def mute(settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 
 def test_unresponsive_storage_is_reported_and_postgresql_rows_are_shown(
-    api: Any, viewer: Client, operator: Client, run: Run, settings, mute: str
+    api: Any, viewer: Client, operator: Client, run: Run, settings, mute: str, mail_sink
 ) -> None:
     one = Checkpoint.objects.get(run=run, checkpoint_id=7)
+    Channel.objects.create(name="ops", kind="mail", settings={"to": ["ops@example.org"]})
+    evidence = {"count": 1, "last_row": one.pk}
+    opening = Opening("failed_in_window", Severity.CRITICAL, "It fails.", evidence, job=run.job)
+    (incident,) = open_incidents([opening], NOW)
     advance()
     settings.ARCHIVE = mute
     silence = "The storage of the archive did not answer within 0.3 s. Checkpoints of 2026-08 and other archived"
@@ -181,8 +188,13 @@ def test_unresponsive_storage_is_reported_and_postgresql_rows_are_shown(
     assert "the storage of the archive did not answer within 0.3 s" in shown.content.decode()
     refused = api.get(f"/checkpoints/{one.pk}")
     assert (refused.status_code, "did not answer within 0.3 s" in refused.json()["error"]["message"]) == (503, True)
-    refused = api.get(f"/checkpoints/{one.pk}/diagnosis")
-    assert (refused.status_code, "did not answer within 0.3 s" in refused.json()["error"]["message"]) == (503, True)
+    for path in (f"/checkpoints/{one.pk}/diagnosis", f"/incidents/{incident.pk}/diagnosis"):
+        refused = api.get(path)
+        assert (refused.status_code, "did not answer within 0.3 s" in refused.json()["error"]["message"]) == (503, True)
+    incident_page = viewer.get(f"/incidents/{incident.pk}/")
+    assert (incident_page.status_code, silence in incident_page.content.decode()) == (200, True)
+    deliver_due(NOW + timedelta(seconds=30))
+    assert len(mail_sink.mails) == 1
     compared = viewer.get(f"/jobs/{run.job_id}/compare/", {"a": "7", "b": "1001"})
     assert (compared.status_code, silence in compared.content.decode()) == (400, True)
     download = viewer.get(f"/jobs/{run.job_id}/download/history.csv")

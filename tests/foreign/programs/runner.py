@@ -56,7 +56,7 @@ def stop_on_request(spark):
     sys.stdin.readline()
     for query in spark.streams.active:
         # Spark may report a query as failed if it is stopped in a batch. A query that never rests is stopped anyway.
-        for _ in range(600):
+        for _ in range(100):
             if not (query.isActive and query.status["isTriggerActive"]):
                 break
             time.sleep(0.1)

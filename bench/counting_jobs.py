@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import psutil
 
+from checkpointing.checkpoint_location.local_recovery import RECORD_NAME
 from checkpointing.jobs.launching.session_settings import WorkDirectory, session_settings
 from checkpointing.rest.client import JobManagerClient, RequestRefused
 
@@ -179,16 +179,18 @@ class ManagedJob:
         killed = time.time()
         os.killpg(int(str(old["pid"])), signal.SIGKILL)
         wait_for("the next attempt", lambda: self.attempt()["attempt"] != old["attempt"])
-        wait_for("its state", lambda: self._continues_after() is not None)
-        restored = self._continues_after() or 0
+        wait_for("its state", lambda: self._started_after() is not None)
+        restored = self._started_after() or 0
         wait_for("a new batch", lambda: max(self.commits(), default=0) > restored)
         return min(at for batch, at in self.commits().items() if batch > restored) - killed
 
-    def _continues_after(self) -> int | None:
-        """Return the last batch in the restored state of the newest attempt, or None if it is not in the log yet."""
-        log = Path(str(self.attempt()["work_directory"])) / "driver.log"
-        found = re.search(r"continues after batch (\d+)", log.read_text()) if log.exists() else None
-        return int(found[1]) if found else None
+    def _started_after(self) -> int | None:
+        """Return the last batch in the state of the newest attempt, or None if its queries have not started."""
+        record = Path(str(self.attempt()["work_directory"])) / RECORD_NAME
+        if not record.exists():
+            return None
+        started_after: int = json.loads(record.read_text())["queries"][0]["started_after"]
+        return started_after
 
     def processes(self) -> list[psutil.Process]:
         """The driver's Python and its JVM."""

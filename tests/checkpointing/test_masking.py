@@ -205,6 +205,6 @@ HOSTILE = [
 @pytest.mark.parametrize("part", HOSTILE)
 def test_a_long_text_is_searched_in_time(part: str) -> None:
     """The time must grow linearly with the length. With quadratic growth the search took over ten seconds."""
-    started = time.process_time()
+    started = time.thread_time()
     mask_text(part * (LONG // len(part)))
-    assert time.process_time() - started < 5
+    assert time.thread_time() - started < 5

@@ -192,7 +192,8 @@ def test_unresponsive_storage_is_reported_and_postgresql_rows_are_shown(
         refused = api.get(path)
         assert (refused.status_code, "did not answer within 0.3 s" in refused.json()["error"]["message"]) == (503, True)
     incident_page = viewer.get(f"/incidents/{incident.pk}/")
-    assert (incident_page.status_code, silence in incident_page.content.decode()) == (200, True)
+    note = f"<b>The probable cause is not known.</b> {silence}"
+    assert (incident_page.status_code, note in incident_page.content.decode()) == (200, True)
     deliver_due(NOW + timedelta(seconds=30))
     assert len(mail_sink.mails) == 1
     compared = viewer.get(f"/jobs/{run.job_id}/compare/", {"a": "7", "b": "1001"})

@@ -35,6 +35,7 @@ ARGUMENTS = {"rows": "1000", "keys": "100", "every": "3 seconds"}
 CHECKPOINTS = {"execution.checkpointing.interval": "3 s"}
 FROM_CHECKPOINT = {**CHECKPOINTS, "execution.state-recovery.from-local": "false"}
 NAMES = ("bare", "job", "local", "warm")
+AGAINST_SCRIPT = "SIGKILL of the driver to the first new commit, against a script in a shell loop"
 
 
 def measure() -> list[Figure]:
@@ -49,9 +50,9 @@ def measure() -> list[Figure]:
         Figure("restart", job, "s", case="checkpoint"),
         Figure("restart", local, "s", case="local recovery"),
         Figure("restart", warm, "s", case="spare"),
-        Figure("against a script", job / bare, "×", goal=1.1, case="checkpoint"),
-        Figure("against a script", local / bare, "×", goal=1.1, case="local recovery"),
-        Figure("against a script", warm / bare, "×", goal=0.6, case="spare"),
+        Figure(AGAINST_SCRIPT, job / bare, "×", goal=1.1, case="checkpoint"),
+        Figure(AGAINST_SCRIPT, local / bare, "×", goal=1.1, case="local recovery"),
+        Figure(AGAINST_SCRIPT, warm / bare, "×", goal=0.6, case="spare"),
     ]
 
 

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import psutil
 
-from checkpointing.checkpoint_location.local_recovery import RECORD_NAME
+from checkpointing.checkpoint_location.local_recovery import RECORD_NAME, LiveQueries
+from checkpointing.jobs.attempts import AttemptRecord, JobDirectory
 from checkpointing.jobs.launching.session_settings import WorkDirectory, session_settings
+from checkpointing.model.messages import from_plain
 from checkpointing.rest.client import JobManagerClient, RequestRefused
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -158,17 +160,18 @@ class ManagedJob:
             return False
         return True
 
-    @property
-    def _directory(self) -> Path:
-        return self._state / "jobs" / self.job_id
-
-    def attempt(self) -> dict[str, object]:
-        record: dict[str, object] = json.loads((self._directory / "attempt.json").read_text())
+    def attempt(self) -> AttemptRecord:
+        record = JobDirectory(self._state / "jobs", self.job_id).read_record()
+        assert record is not None
         return record
 
+    def driver_pid(self) -> int:
+        pid = self.attempt().pid
+        assert pid is not None
+        return pid
+
     def commits(self) -> dict[int, float]:
-        location = Path(str(self.attempt()["work_directory"])) / "queries" / "0-counting"
-        return commits(location)
+        return commits(Path(self.attempt().work_directory) / "queries" / "0-counting")
 
     def completed(self) -> int:
         return int(self.client.get(f"/jobs/{self.job_id}/checkpoints")["counts"]["completed"])
@@ -177,8 +180,8 @@ class ManagedJob:
         """Kill the driver. Return the seconds until the next attempt has committed a batch."""
         old = self.attempt()
         killed = time.time()
-        os.killpg(int(str(old["pid"])), signal.SIGKILL)
-        wait_for("the next attempt", lambda: self.attempt()["attempt"] != old["attempt"])
+        os.killpg(self.driver_pid(), signal.SIGKILL)
+        wait_for("the next attempt", lambda: self.attempt().attempt != old.attempt)
         wait_for("its state", lambda: self._started_after() is not None)
         restored = self._started_after() or 0
         wait_for("a new batch", lambda: max(self.commits(), default=0) > restored)
@@ -186,18 +189,19 @@ class ManagedJob:
 
     def _started_after(self) -> int | None:
         """Return the last batch in the state of the newest attempt, or None if its queries have not started."""
-        record = Path(str(self.attempt()["work_directory"])) / RECORD_NAME
+        record = Path(self.attempt().work_directory) / RECORD_NAME
         if not record.exists():
             return None
-        started_after: int = json.loads(record.read_text())["queries"][0]["started_after"]
-        return started_after
+        [query] = from_plain(LiveQueries, json.loads(record.read_text())).queries
+        return query.started_after
 
     def processes(self) -> list[psutil.Process]:
         """The driver's Python and its JVM."""
-        driver = psutil.Process(int(str(self.attempt()["pid"])))
+        driver = psutil.Process(self.driver_pid())
         return [driver, *driver.children(recursive=True)]
 
     def has_spare(self) -> bool:
+        """Return whether a spare driver waits with a started session. Only the job manager and this log know it."""
         logs = (self._state / "spares").glob("*/driver.log")
         return any("waits for work" in log.read_text() for log in logs if not log.with_name("driver.json").exists())
 

@@ -92,7 +92,7 @@ class SparkEngine:
         """Kill the driver, Python and JVM. The job has no restart strategy, so the engine does not restart it."""
         (newest,) = [job for job in self.get("/jobs/overview")["jobs"] if job["state"] == "RUNNING"]
         self._job.job_id = newest["jid"]
-        os.killpg(int(str(self._job.attempt()["pid"])), signal.SIGKILL)
+        os.killpg(self._job.driver_pid(), signal.SIGKILL)
 
     def repair(self) -> None: ...
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from django.http import Http404, HttpResponseBase, StreamingHttpResponse
+from django.http import Http404, StreamingHttpResponse
 
 Row = TypeVar("Row")
 # The first characters, also in full width, by which spreadsheets recognize a formula.
@@ -31,7 +31,7 @@ class Column(Generic[Row]):
     value: Callable[[Row], Any]
 
 
-def download(form: str, name: str, columns: Sequence[Column[Row]], rows: Iterable[Row]) -> HttpResponseBase:
+def download(form: str, name: str, columns: Sequence[Column[Row]], rows: Iterable[Row]) -> StreamingHttpResponse:
     """Return the rows as a file named `name` in the format `form`, "csv" or "json".
 
     Raises:

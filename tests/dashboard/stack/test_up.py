@@ -191,7 +191,10 @@ runpy.run_path("manage.py", run_name="__main__")
 
 @pytest.mark.parametrize("module", ["django", "dashboard.logs", "dashboard.stack.start"])
 def test_ctrl_c_during_import_prints_no_traceback(product: Product, module: str) -> None:
-    """The signal arrives where Python prints an exception and continues: in a finalizer, as imports have them."""
+    """The signal arrives in a finalizer, because Python prints an exception of a finalizer and continues.
+
+    Imports run such finalizers.
+    """
     command = [sys.executable, "-c", INTERRUPTED_IMPORT, module]
     ended = subprocess.run(command, cwd=ROOT, env=product.environ, capture_output=True, text=True, timeout=60)
     assert (ended.returncode, "Traceback" in ended.stderr) == (130, False)

@@ -117,7 +117,7 @@ def test_a_row_is_read_only_when_the_rows_before_it_are_sent(form: str) -> None:
             yield number
 
     columns = [Column("number", lambda row: row), Column("text", lambda row: "x" * 100)]
-    for chunk in download(form, "many", columns, rows_of_a_table()):  # type: ignore[attr-defined]
+    for chunk in download(form, "many", columns, rows_of_a_table()):
         lines = chunk.count(b"\n")
         assert lines <= 201
         sent += lines

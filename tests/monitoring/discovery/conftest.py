@@ -3,16 +3,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
 
 import pytest
 
 from monitoring import clock
 from monitoring.discovery.rounds import Rounds
-from monitoring.models import DiscoverySource, SourceKind
+from monitoring.models import DiscoverySource, SourceKind, WatchedKind
 from tests.monitoring.discovery.played_kubernetes import PlayedKubernetes
 from tests.monitoring.discovery.played_yarn import PlayedYarn
+from tests.waiting import eventually
 
-Look = Callable[..., list[Exception]]
+Look = Callable[..., None]
 
 
 @pytest.fixture
@@ -53,7 +55,7 @@ def now_in_a_thread() -> datetime:
 def look() -> Look:
     """Return a function that runs one round of all due sources to its end, and raises an unexpected error."""
 
-    def run(lasts_s: float = 0.0) -> list[Exception]:
+    def run(lasts_s: float = 0.0) -> None:
         errors: list[Exception] = []
         rounds = Rounds(lasts_s, now_in_a_thread)
         DiscoverySource.objects.update(next_look_at=None)
@@ -61,6 +63,19 @@ def look() -> Look:
         rounds.join(120)
         if errors:
             raise errors[0]
-        return errors
 
     return run
+
+
+@pytest.fixture
+def watch(kubernetes: PlayedKubernetes, look: Look) -> Callable[[], object]:
+    """Return a function that runs rounds until each kind without a problem has applied all changes.
+
+    On a busy machine a round can end before one of its watches has begun.
+    """
+
+    def is_current() -> bool:
+        look(lasts_s=1.5)
+        return all(row.problem or row.version == str(kubernetes.version) for row in WatchedKind.objects.all())
+
+    return partial(eventually, "all changes are applied", is_current)

@@ -39,7 +39,7 @@ def test_two_hundred_deployments_become_two_hundred_clusters(kubernetes, source,
         kubernetes.put(f"job-{number}", labels={"team": "payments", "n": str(number)}, status=RUNNING)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("monitoring.kubernetes.api.PAGE", 64)
-        assert look() == []
+        look()
     assert Cluster.objects.count() == 200
     cluster = Cluster.objects.get(name="prod/job-7")
     assert cluster.rest_url == "http://job-7-rest.prod:8081"
@@ -66,7 +66,7 @@ def test_the_test_of_a_source_names_the_rights_that_restarts_need(kubernetes, so
     }
 
 
-def test_warnings_of_the_operator_are_shown_with_their_job(kubernetes, source, look, now):
+def test_warnings_of_the_operator_are_shown_with_their_job(kubernetes, source, look, watch, now):
     kubernetes.put("orders", status=RUNNING)
     kubernetes.put("nightly", played.SESSION_JOB, spec={"deploymentName": "orders"}, status=RUNNING)
 
@@ -79,9 +79,9 @@ def test_warnings_of_the_operator_are_shown_with_their_job(kubernetes, source, l
     event("submit", "FlinkSessionJob")
     event("fine", "FlinkDeployment", "Normal")
     event("foreign", "Service", api="v1")
-    assert look() == []
+    look()
     event("late", "FlinkDeployment")
-    assert look(lasts_s=1.5) == []
+    watch()
     shown = {row.resource.name: row.state for row in resources_of(one(), now) if row.kind == "Event"}
     assert shown == {
         "recovery": "RECOVERY · recovery <b>happened</b>",
@@ -91,20 +91,20 @@ def test_warnings_of_the_operator_are_shown_with_their_job(kubernetes, source, l
     assert [card.resources for card in read_sources()] == [2], "events are no resources of the source"
 
 
-def test_a_problem_lasts_since_it_was_first_reported(kubernetes, source, look):
+def test_a_problem_lasts_since_it_was_first_reported(kubernetes, source, look, watch):
     kubernetes.put("orders", status=RUNNING | {"error": "no quota"})
     look()
     FoundResource.objects.update(problem_since=NOW)
     kubernetes.put("orders", status=RUNNING | {"error": "still no quota"})
-    look(lasts_s=1.5)
+    watch()
     assert FoundResource.objects.get().problem == "The operator reports: still no quota"
     assert platform_problems() == {one().pk: [Interval(NOW, None)]}
     kubernetes.put("orders", status=RUNNING)
-    look(lasts_s=1.5)
+    watch()
     assert platform_problems() == {}
 
 
-def test_a_problem_of_a_pod_is_one_of_its_cluster(kubernetes, source, look):
+def test_a_problem_of_a_pod_is_one_of_its_cluster(kubernetes, source, look, watch):
     kubernetes.put("orders", status=RUNNING)
     labels = {"app": "orders", "component": "jobmanager"}
     waiting = {"state": {"waiting": {"reason": "ImagePullBackOff"}}}
@@ -113,7 +113,7 @@ def test_a_problem_of_a_pod_is_one_of_its_cluster(kubernetes, source, look):
     pod = FoundResource.objects.get(name="orders-abc")
     assert platform_problems() == {one().pk: [Interval(pod.changed_at, None)]}
     kubernetes.delete("orders-abc", played.POD)
-    look(lasts_s=1.5)
+    watch()
     assert platform_problems() == {}
 
 
@@ -122,7 +122,7 @@ def test_a_worker_without_the_extra_keeps_what_was_found(kubernetes, source, loo
     look()
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "kubernetes_asyncio", None)
-        assert look() == []
+        look()
     source.refresh_from_db()
     assert source.last_error_value == DiscoveryReason.EXTRA_MISSING()
     assert one().name == "prod/orders"
@@ -131,20 +131,20 @@ def test_a_worker_without_the_extra_keeps_what_was_found(kubernetes, source, loo
     assert source.last_error == ""
 
 
-def test_separators_in_a_resource_do_not_end_the_watch(kubernetes, source, look):
+def test_separators_in_a_resource_do_not_end_the_watch(kubernetes, source, look, watch):
     look()
     kubernetes.put("orders", annotations={"note": "next line \x85, line \u2028, paragraph \u2029"}, status=RUNNING)
-    assert look(lasts_s=1.5) == []
+    watch()
     assert one().name == "prod/orders"
     assert kubernetes.requests["list", played.FLINK] == 1
 
 
-def test_a_change_is_seen_by_the_watch_and_not_by_another_list(kubernetes, source, look):
+def test_a_change_is_seen_by_the_watch_and_not_by_another_list(kubernetes, source, look, watch):
     kubernetes.put("orders")
     look()
     kubernetes.put("orders", labels={"team": "payments"})
     kubernetes.put("clicks")
-    assert look(lasts_s=1.5) == []
+    watch()
     assert {cluster.name: cluster.labels for cluster in Cluster.objects.all()} == {
         "prod/orders": {"team": "payments"},
         "prod/clicks": {},
@@ -152,37 +152,39 @@ def test_a_change_is_seen_by_the_watch_and_not_by_another_list(kubernetes, sourc
     assert kubernetes.requests["list", played.FLINK] == 1
 
 
-def test_a_cluster_whose_operator_reports_another_state_is_polled_at_once(kubernetes, source, look):
+def test_a_cluster_whose_operator_reports_another_state_is_polled_at_once(kubernetes, source, look, watch):
     """It may report the end of the job, which matters only if the cluster does not answer."""
     kubernetes.put("orders", status=RUNNING)
     look()
     planned = timezone.now()
     Cluster.objects.update(next_poll_at=planned)
     kubernetes.put("orders", labels={"a": ""}, status=RUNNING)
-    look(lasts_s=1.5)
+    watch()
     kubernetes.put("orders", labels={"a": ""}, status=RUNNING | {"error": "pending"})
     Cluster.objects.update(next_poll_at=planned)
-    look(lasts_s=1.5)
+    watch()
     assert one().next_poll_at == planned
     kubernetes.put("orders", labels={"a": ""}, status={"jobStatus": {"state": "FAILED", "jobId": "ab" * 16}})
-    look(lasts_s=1.5)
+    watch()
     assert one().next_poll_at is None
 
 
-def test_a_deleted_deployment_is_archived_with_its_history_and_restored_as_the_same_cluster(kubernetes, source, look):
+def test_a_deleted_deployment_is_archived_with_its_history_and_restored_as_the_same_cluster(
+    kubernetes, source, look, watch
+):
     kubernetes.put("orders", labels={"team": "payments"})
     look()
     cluster = one()
     job = Job.objects.create(cluster=cluster, name="orders")
     Cluster.objects.update(token="kept", identity={"kind": "name"}, stranger={"kind": "name"})
     kubernetes.delete("orders")
-    look(lasts_s=1.5)
+    watch()
     archived = one()
     assert archived.archived_at is not None
     assert not archived.enabled
     assert archived.disabled_reason_value == DiscoveryReason.DEPLOYMENT_GONE(deployment="prod/orders", source="east")
     kubernetes.put("orders", labels={"team": "checkout"})
-    look(lasts_s=1.5)
+    watch()
     restored = one()
     assert (restored.pk, restored.archived_at, restored.enabled) == (cluster.pk, None, True)
     assert restored.labels == {"team": "checkout"}
@@ -191,33 +193,33 @@ def test_a_deleted_deployment_is_archived_with_its_history_and_restored_as_the_s
     assert Job.objects.get().pk == job.pk
 
 
-def test_a_deleted_deployment_without_jobs_is_removed(kubernetes, source, look):
+def test_a_deleted_deployment_without_jobs_is_removed(kubernetes, source, look, watch):
     kubernetes.put("orders")
     look()
     kubernetes.delete("orders")
-    look(lasts_s=1.5)
+    watch()
     assert not Cluster.objects.exists()
     kubernetes.put("orders")
-    look(lasts_s=1.5)
+    watch()
     assert one().enabled
 
 
-def test_a_cluster_whose_first_job_is_found_while_it_is_removed_is_archived(kubernetes, source, look):
+def test_a_cluster_whose_first_job_is_found_while_it_is_removed_is_archived(kubernetes, source, look, watch):
     kubernetes.put("orders", status=RUNNING)
     look()
     kubernetes.delete("orders")
 
-    def look_again() -> None:
-        look(lasts_s=1.5)
+    def watch_again() -> None:
+        watch()
         connection.close()
 
-    watch = threading.Thread(target=look_again)
+    thread = threading.Thread(target=watch_again)
     with transaction.atomic():
         cluster = Cluster.objects.select_for_update().get()  # as a poll does
-        watch.start()
+        thread.start()
         eventually("the removal waits", waiting_for_locks)
         Job.objects.create(cluster=cluster, name="orders")
-    watch.join()
+    thread.join()
     assert one().archived_at is not None
 
 
@@ -238,12 +240,12 @@ def test_what_a_person_has_changed_stays(kubernetes, source, look):
     assert cluster.labels == {"team": "checkout"}, "nobody has changed the labels"
 
 
-def test_a_cluster_that_a_person_removed_is_not_added_again(kubernetes, source, look):
+def test_a_cluster_that_a_person_removed_is_not_added_again(kubernetes, source, look, watch):
     kubernetes.put("orders")
     look()
     registration.remove(one(), actor="ann", reason="not ours", now=timezone.now())
     kubernetes.put("orders", labels={"a": "b"})
-    look(lasts_s=1.5)
+    watch()
     assert not Cluster.objects.exists()
 
 
@@ -266,7 +268,7 @@ def test_two_deployments_never_share_a_cluster(kubernetes, source, look):
     assert problem == DiscoveryReason.ADDRESS_TAKEN(cluster="prod/a", url="http://flink.example.com:8081")
 
 
-def test_the_selector_and_the_namespaces_choose(kubernetes, source, look):
+def test_the_selector_and_the_namespaces_choose(kubernetes, source, look, watch):
     kubernetes.put("a", labels={"watch": "yes"}, namespace="one")
     kubernetes.put("b", namespace="one")
     kubernetes.put("c", labels={"watch": "yes"}, namespace="two")
@@ -276,7 +278,7 @@ def test_the_selector_and_the_namespaces_choose(kubernetes, source, look):
     assert set(Cluster.objects.values_list("name", flat=True)) == {"one/a", "two/c"}
     kubernetes.put("a", labels={}, namespace="one")  # the watch reports it as deleted
     kubernetes.put("b", labels={"watch": "yes"}, namespace="one")
-    look(lasts_s=1.5)
+    watch()
     assert set(Cluster.objects.values_list("name", flat=True)) == {"one/b", "two/c"}
     DiscoverySource.objects.update(namespaces="two")
     look()
@@ -307,7 +309,7 @@ def test_the_operators_error_is_its_message(kubernetes, source, look):
 
 
 @pytest.mark.parametrize("status_410", [False, True])
-def test_gone_versions_are_listed_again(kubernetes, source, look, status_410):
+def test_gone_versions_are_listed_again(kubernetes, source, look, watch, status_410):
     kubernetes.put("a")
     kubernetes.put("b")
     look()
@@ -315,26 +317,26 @@ def test_gone_versions_are_listed_again(kubernetes, source, look, status_410):
     kubernetes.put("c")
     kubernetes.status_410 = status_410
     kubernetes.compact()
-    assert look(lasts_s=1.5) == []
+    watch()
     assert set(Cluster.objects.values_list("name", flat=True)) == {"prod/b", "prod/c"}
     assert kubernetes.requests["list", played.FLINK] == 2
 
 
-def test_a_watch_that_is_cut_continues_without_another_list(kubernetes, source, look):
+def test_a_watch_that_is_cut_continues_without_another_list(kubernetes, source, look, watch):
     kubernetes.put("a")
     look()
     kubernetes.put("b")
     kubernetes.cut()
-    look(lasts_s=1.5)
+    watch()
     assert Cluster.objects.count() == 2
     assert kubernetes.requests["list", played.FLINK] == 1
 
 
-def test_bookmarks_advance_the_version_of_a_kind_without_changes(kubernetes, source, look):
+def test_bookmarks_advance_the_version_of_a_kind_without_changes(kubernetes, source, look, watch):
     look()
     for number in range(3):
         kubernetes.put(f"etl-{number}", played.SPARK)
-    look(lasts_s=1.5)
+    watch()
     assert {row.version for row in WatchedKind.objects.all()} == {str(kubernetes.version)}
 
 
@@ -356,13 +358,14 @@ def test_a_missing_operator_is_not_an_error_and_found_clusters_stay(kubernetes, 
     assert not WatchedKind.objects.exclude(problem="").exists()
 
 
-def test_a_missing_right_is_named_and_the_rest_is_read(kubernetes, source, look):
+def test_a_missing_right_is_named_and_the_rest_is_read(kubernetes, source, look, watch):
     DiscoverySource.objects.update(namespaces="prod")
     kubernetes.put("a")
     kubernetes.forbidden.add(("list", played.SESSION_JOB))
     kubernetes.forbidden.add(("watch", played.FLINK))
     look()  # all lists, so that the second round only watches
-    look(lasts_s=1.5)
+    kubernetes.put("b")
+    watch()
     assert one().name == "prod/a"
     where = DiscoveryReason.IN_NAMESPACE(namespace="prod")
     for verb, kind in (("list", played.SESSION_JOB), ("watch", played.FLINK)):
@@ -372,7 +375,7 @@ def test_a_missing_right_is_named_and_the_rest_is_read(kubernetes, source, look)
 
 def test_wrong_credentials_are_an_error_of_the_source(kubernetes, source, look):
     DiscoverySource.objects.update(kubeconfig=played.kubeconfig(kubernetes.url, token="another"))
-    assert look() == []
+    look()
     source.refresh_from_db()
     assert source.last_error_value == DiscoveryReason.LOG_IN_REFUSED(url=kubernetes.url)
     assert source.next_look_at > timezone.now()
@@ -384,7 +387,7 @@ def test_foreign_resources_are_refused(kubernetes, source, look):
     kubernetes.put("nameless", namespace="")
     kubernetes.objects[played.FLINK, "prod", "garbage"] = {"metadata": {"labels": {}, "name": 7, "namespace": "prod"}}
     kubernetes.put("odd", spec=[1], status="text", labels={"a b": "c", "x": "y\n", "ok": "1", "n": 5})
-    assert look() == []
+    look()
     assert {cluster.name: cluster.labels for cluster in Cluster.objects.all()} == {
         "prod/good": {},
         "prod/odd": {"ok": "1"},
@@ -417,7 +420,7 @@ PENDING = {
 }
 
 
-def test_the_troubles_of_pods_belong_to_their_deployment(kubernetes, source, look):
+def test_the_troubles_of_pods_belong_to_their_deployment(kubernetes, source, look, watch):
     kubernetes.put("orders")
     for name, status in {"a": PULL, "b": KILLED, "c": EVICTED, "d": PENDING, "e": {"phase": "Running"}}.items():
         labels = {"app": "orders", "component": "taskmanager"}
@@ -434,6 +437,6 @@ def test_the_troubles_of_pods_belong_to_their_deployment(kubernetes, source, loo
     }
     kubernetes.put("orders-a", played.POD, status={"phase": "Running"})
     kubernetes.delete("orders-b", played.POD)
-    look(lasts_s=1.5)
+    watch()
     assert set(pods.filter(gone_at=None).values_list("name", flat=True)) == {"orders-c", "orders-d"}
     assert set(pods.exclude(gone_at=None).values_list("name", flat=True)) == {"orders-a", "orders-b"}

@@ -36,18 +36,18 @@ def done(path: str) -> dict[str, str]:
 @pytest.fixture
 def job(kubernetes, source, look) -> Job:
     kubernetes.put("orders", status=STATUS)
-    assert look() == []
+    look()
     rows = Rows(now=timezone.now())
     job = rows.job(Cluster.objects.get(), name="orders", savepoints_kept=1)
     rows.run(job, engine_job_id=JOB_ID)
     return job
 
 
-def test_a_savepoint_of_the_operator_is_listed_and_never_deleted_by_waymark(kubernetes, job, look):
+def test_a_savepoint_of_the_operator_is_listed_and_never_deleted_by_waymark(kubernetes, job, watch):
     kubernetes.put("nightly", played.SNAPSHOT, spec=SPEC, status=done("s3://b/savepoint-1"))
     kubernetes.put("pending", played.SNAPSHOT, spec=SPEC, status={"state": "TRIGGER_PENDING"})
     kubernetes.put("chk", played.SNAPSHOT, spec=SPEC | {"checkpoint": {}}, status=done("s3://b/chk-7"))
-    assert look(lasts_s=1.5) == []
+    watch()
     savepoint = Savepoint.objects.get()
     assert (savepoint.job, savepoint.run, savepoint.path) == (job, job.current_run, "s3://b/savepoint-1")
     assert (savepoint.origin, savepoint.state) == (SavepointOrigin.OPERATOR, SavepointState.COMPLETED)
@@ -61,34 +61,34 @@ def test_a_savepoint_of_the_operator_is_listed_and_never_deleted_by_waymark(kube
     with pytest.raises(NotDisposable) as refused:
         dispose(savepoint, "", "ann", now)
     assert refused.value.reason == SavepointReason.STAYS(reason=SavepointReason.OF_OPERATOR())
-    look(lasts_s=1.5)
+    watch()
     assert Savepoint.objects.filter(origin=SavepointOrigin.OPERATOR).count() == 1, "read again, it is the same"
 
 
-def test_a_savepoint_that_a_poll_has_found_first_gets_its_origin(kubernetes, job, look):
+def test_a_savepoint_that_a_poll_has_found_first_gets_its_origin(kubernetes, job, watch):
     at = timezone.now()
     values = {"origin": SavepointOrigin.ADOPTED, "state": SavepointState.COMPLETED, "requested_at": at}
     Savepoint.objects.create(job=job, run=job.current_run, path="file:/sp/1", **values)
     kubernetes.put("nightly", played.SNAPSHOT, spec=SPEC, status=done("file:///sp/1"))
-    look(lasts_s=1.5)
+    watch()
     assert Savepoint.objects.get().origin == SavepointOrigin.OPERATOR
 
 
-def test_the_savepoint_of_a_deleted_resource_is_not_restored(kubernetes, job, look):
+def test_the_savepoint_of_a_deleted_resource_is_not_restored(kubernetes, job, watch):
     kept = SPEC | {"savepoint": {"disposeOnDelete": False}}
     kubernetes.put("a", played.SNAPSHOT, spec=SPEC, status=done("s3://b/1"))
     kubernetes.put("b", played.SNAPSHOT, spec=kept, status=done("s3://b/2"))
-    look(lasts_s=1.5)
+    watch()
     kubernetes.delete("a", played.SNAPSHOT)
     kubernetes.delete("b", played.SNAPSHOT)
-    look(lasts_s=1.5)
+    watch()
     assert {each.path: each.gone_at is not None for each in Savepoint.objects.all()} == {
         "s3://b/1": True,
         "s3://b/2": False,
     }
 
 
-def test_a_job_of_the_operator_is_not_started_by_waymark(kubernetes, job, look):
+def test_a_job_of_the_operator_is_not_started_by_waymark(kubernetes, job, watch):
     row = resource_of(job)
     assert str(JobResource.of(row)) == "FlinkDeployment prod/orders"
     paused = facts_of(job, timezone.now()).paused
@@ -96,7 +96,7 @@ def test_a_job_of_the_operator_is_not_started_by_waymark(kubernetes, job, look):
     with pytest.raises(RestartRefused):
         require_answer(job, row)
     kubernetes.put("orders", status={"jobStatus": {"jobId": "cd" * 16}})
-    look(lasts_s=1.5)
+    watch()
     assert resource_of(job) is None, "the operator runs another job"
 
 

@@ -95,7 +95,7 @@ def test_no_duplicate_and_no_orphan_after_random_changes(kubernetes, source):
 
 
 def test_a_worker_that_is_killed_before_it_stores_the_version_repeats_its_last_change(
-    kubernetes, source, look, monkeypatch
+    kubernetes, source, look, watch, monkeypatch
 ):
     kubernetes.put("a", labels={"n": "1"})
     look()
@@ -122,7 +122,7 @@ def test_a_worker_that_is_killed_before_it_stores_the_version_repeats_its_last_c
     assert versions == ["1001"]
     kubernetes.put("b")
     DiscoverySource.objects.update(claimed_until=clock.now())
-    assert look(lasts_s=1.5) == []
+    watch()
     assert Cluster.objects.count() == 2
     assert Cluster.objects.get(name="prod/a").labels == {"n": "2"}
     assert source.watched_kinds.get(kind=FLINK).version == str(kubernetes.version)

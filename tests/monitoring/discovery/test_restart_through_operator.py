@@ -364,7 +364,7 @@ def turn(operator: PlayedOperator, seconds: float) -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("part", ["request", "answer"])
-def test_a_savepoint_is_one_resource_although_a_message_is_lost(transactional_db, job, operator, look, part):
+def test_a_savepoint_is_one_resource_although_a_message_is_lost(transactional_db, job, operator, watch, part):
     saved = save(job)
     operator.kubernetes.lost = {("create", part)}
     turn(operator, 1)
@@ -377,7 +377,7 @@ def test_a_savepoint_is_one_resource_although_a_message_is_lost(transactional_db
     assert operator.snapshots == 1
     resource = operator.kubernetes.objects[SNAPSHOT, "prod", name]
     assert resource["spec"]["savepoint"] == {"disposeOnDelete": False}
-    look(lasts_s=1.5)
+    watch()
     assert Savepoint.objects.filter(path=saved.path).count() == 1
 
 
@@ -398,11 +398,11 @@ def test_retention_deletes_the_resource_with_the_files(job, operator):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_savepoint_that_the_watch_sees_first_is_the_same(transactional_db, job, operator, look):
+def test_a_savepoint_that_the_watch_sees_first_is_the_same(transactional_db, job, operator, watch):
     saved = save(job)
     turn(operator, 1)
     operator.reconcile()
-    look(lasts_s=1.5)
+    watch()
     turn(operator, 100)
     saved.refresh_from_db()
     assert (saved.state, Savepoint.objects.count()) == (SavepointState.COMPLETED, 2)

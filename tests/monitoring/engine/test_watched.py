@@ -37,7 +37,7 @@ QUERY = "0" * 32
 class Watch:
     def __init__(self, root: Path, files: CountedFiles | None = None) -> None:
         self.clock = ManualClock(START_MS + 60_000)
-        self.client = FlinkClient(Connection(str(root), is_directory=True), read_limit_s=5)
+        self.client = FlinkClient(Connection(str(root), is_directory=True), read_limit_s=60)
         self.client._transport = self.client.watched = WatchedTransport(
             Connection(str(root), is_directory=True), self.clock, files or CountedFiles()
         )
@@ -207,7 +207,7 @@ async def test_storage_that_hangs_is_given_up_and_gets_no_more_requests(root: Pa
     eventually("all threads have started", lambda: len(files.requests) >= HANGING)
     assert len(files.requests) == HANGING
     released.set()
-    watch.client._read_limit_s = 5
+    watch.client._read_limit_s = 60
     for _ in range(6000):
         await asyncio.sleep(0.01)
         try:
@@ -257,7 +257,7 @@ def saving(root: Path, rows: Any) -> Cluster:
 class TestWithADirectoryForSavepoints:
     def ask(self, cluster: Cluster, act: Callable[[FlinkClient], Awaitable[Any]]) -> Any:
         async def asked() -> Any:
-            async with FlinkClient(connection_of(cluster), read_limit_s=5) as client:
+            async with FlinkClient(connection_of(cluster), read_limit_s=60) as client:
                 await client.jobs_overview()
                 return await act(client)
 

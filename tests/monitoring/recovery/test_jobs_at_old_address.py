@@ -25,7 +25,7 @@ def server() -> Iterator[AnsweringEngine]:
 
 
 async def asked(url: str, *, cluster_over: bool = True) -> object:
-    async with FlinkClient(Connection(url), read_limit_s=5) as client:
+    async with FlinkClient(Connection(url), read_limit_s=60) as client:
         return await jobs_of(client, cluster_over=cluster_over)
 
 

@@ -12,7 +12,7 @@ from monitoring.discovery.rounds import Rounds
 from monitoring.models import DiscoverySource, SourceKind, WatchedKind
 from tests.monitoring.discovery.played_kubernetes import PlayedKubernetes
 from tests.monitoring.discovery.played_yarn import PlayedYarn
-from tests.waiting import eventually
+from tests.waiting import LIMIT_S, eventually
 
 Look = Callable[..., None]
 
@@ -53,13 +53,21 @@ def now_in_a_thread() -> datetime:
 
 @pytest.fixture
 def look() -> Look:
-    """Return a function that runs one round of all due sources to its end, and raises an unexpected error."""
+    """Return a function that runs one round of all due sources to its end, and raises an unexpected error.
 
-    def run(lasts_s: float = 0.0) -> None:
+    A round with `meanwhile` lasts until this function returns.
+    """
+
+    def run(lasts_s: float = 0.0, meanwhile: Callable[[], object] | None = None) -> None:
         errors: list[Exception] = []
-        rounds = Rounds(lasts_s, now_in_a_thread)
+        rounds = Rounds(LIMIT_S if meanwhile else lasts_s, now_in_a_thread)
         DiscoverySource.objects.update(next_look_at=None)
         rounds.start_due(lambda report: None, lambda name, error: errors.append(error))
+        if meanwhile:
+            try:
+                meanwhile()
+            finally:
+                rounds.end()
         rounds.join(120)
         if errors:
             raise errors[0]
@@ -71,7 +79,7 @@ def look() -> Look:
 def watch(kubernetes: PlayedKubernetes, look: Look) -> Callable[[], object]:
     """Return a function that runs rounds until each kind without a problem has applied all changes.
 
-    On a busy machine a round can end before one of its watches has begun.
+    On a busy machine the time of a round can be over before all its watches are open.
     """
 
     def is_current() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from functools import partial
 
 import pytest
 from django.db import connection, transaction
@@ -32,6 +33,10 @@ RUNNING = {
 
 def one() -> Cluster:
     return Cluster.objects.get()
+
+
+def cluster_names() -> set[str]:
+    return set(Cluster.objects.values_list("name", flat=True))
 
 
 def test_two_hundred_deployments_become_two_hundred_clusters(kubernetes, source, look):
@@ -275,14 +280,14 @@ def test_the_selector_and_the_namespaces_choose(kubernetes, source, look, watch)
     kubernetes.put("d", labels={"watch": "yes"}, namespace="three")
     DiscoverySource.objects.update(label_selector="watch=yes", namespaces="one,two")
     look()
-    assert set(Cluster.objects.values_list("name", flat=True)) == {"one/a", "two/c"}
+    assert cluster_names() == {"one/a", "two/c"}
     kubernetes.put("a", labels={}, namespace="one")  # the watch reports it as deleted
     kubernetes.put("b", labels={"watch": "yes"}, namespace="one")
     watch()
-    assert set(Cluster.objects.values_list("name", flat=True)) == {"one/b", "two/c"}
+    assert cluster_names() == {"one/b", "two/c"}
     DiscoverySource.objects.update(namespaces="two")
     look()
-    assert set(Cluster.objects.values_list("name", flat=True)) == {"two/c"}
+    assert cluster_names() == {"two/c"}
 
 
 def test_resources_of_other_kinds_are_found_but_do_not_become_clusters(kubernetes, source, look):
@@ -309,7 +314,7 @@ def test_the_operators_error_is_its_message(kubernetes, source, look):
 
 
 @pytest.mark.parametrize("status_410", [False, True])
-def test_gone_versions_are_listed_again(kubernetes, source, look, watch, status_410):
+def test_gone_versions_are_listed_again(kubernetes, source, look, status_410):
     kubernetes.put("a")
     kubernetes.put("b")
     look()
@@ -317,18 +322,24 @@ def test_gone_versions_are_listed_again(kubernetes, source, look, watch, status_
     kubernetes.put("c")
     kubernetes.status_410 = status_410
     kubernetes.compact()
-    watch()
-    assert set(Cluster.objects.values_list("name", flat=True)) == {"prod/b", "prod/c"}
+    look(meanwhile=partial(eventually, "the new list is applied", lambda: cluster_names() == {"prod/b", "prod/c"}))
     assert kubernetes.requests["list", played.FLINK] == 2
 
 
-def test_a_watch_that_is_cut_continues_without_another_list(kubernetes, source, look, watch):
+def test_a_watch_that_is_cut_continues_without_another_list(kubernetes, source, look):
     kubernetes.put("a")
     look()
-    kubernetes.put("b")
-    kubernetes.cut()
-    watch()
-    assert Cluster.objects.count() == 2
+
+    def cut_and_change() -> None:
+        kubernetes.put("b")
+        eventually("the watch is open", lambda: Cluster.objects.count() == 2)
+        watches = kubernetes.requests["watch", played.FLINK]
+        kubernetes.cut()
+        eventually("the watch is opened again", lambda: kubernetes.requests["watch", played.FLINK] > watches)
+        kubernetes.put("c")
+        eventually("the new watch sends the change", lambda: Cluster.objects.count() == 3)
+
+    look(meanwhile=cut_and_change)
     assert kubernetes.requests["list", played.FLINK] == 1
 
 

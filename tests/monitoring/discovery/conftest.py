@@ -55,7 +55,7 @@ def now_in_a_thread() -> datetime:
 def look() -> Look:
     """Return a function that runs one round of all due sources to its end, and raises an unexpected error.
 
-    A round with `meanwhile` lasts until this function returns.
+    If `meanwhile` is given, the round lasts until it returns.
     """
 
     def run(lasts_s: float = 0.0, meanwhile: Callable[[], object] | None = None) -> None:
@@ -63,14 +63,15 @@ def look() -> Look:
         rounds = Rounds(LIMIT_S if meanwhile else lasts_s, now_in_a_thread)
         DiscoverySource.objects.update(next_look_at=None)
         rounds.start_due(lambda report: None, lambda name, error: errors.append(error))
-        if meanwhile:
-            try:
+        try:
+            if meanwhile:
                 meanwhile()
-            finally:
+        finally:
+            if meanwhile:
                 rounds.end()
-        rounds.join(120)
-        if errors:
-            raise errors[0]
+            rounds.join(120)
+            if errors:
+                raise errors[0]
 
     return run
 

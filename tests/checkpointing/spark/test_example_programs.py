@@ -198,12 +198,17 @@ def listed(output: Path) -> set[Path]:
 
 
 def logged(output: Path) -> set[Path]:
-    log = output / "_spark_metadata"
+    """Return the files that count: Spark reads the log from its newest `.compact` file on.
+
+    Older files of the log stay after a restore. They may name files of a batch that was abandoned.
+    """
+    log = {int(file.stem): file for file in (output / "_spark_metadata").glob("[0-9]*")}
+    newest_compaction = max((number for number, file in log.items() if file.suffix == ".compact"), default=0)
     entries = [
         json.loads(line)
-        for batch in (sorted(log.iterdir()) if log.exists() else [])
-        if not batch.name.startswith(".")
-        for line in batch.read_text().splitlines()[1:]
+        for number, file in log.items()
+        if number >= newest_compaction
+        for line in file.read_text().splitlines()[1:]
     ]
     return {Path(urllib.parse.unquote(urllib.parse.urlsplit(entry["path"]).path)) for entry in entries}
 

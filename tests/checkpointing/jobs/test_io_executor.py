@@ -13,7 +13,6 @@ import pytest
 import pytest_asyncio
 
 from checkpointing.daemon_threads import progressed
-from checkpointing.jobs import loop
 from checkpointing.jobs.loop import IoThreads, LoopIoExecutor
 from checkpointing.storage.errors import StorageSilent, StorageUnreachable
 from tests.checkpointing.jobs.running_job_manager import eventually
@@ -158,12 +157,8 @@ async def test_silence_is_logged_and_work_that_ends_in_time_is_not(
     io = executor(silence_s=3.0, threads=4)
     assert await io.run(lambda: 7) == 7
     hanging = [Outcome(io, storage.call) for _ in range(2)]
-
-    def messages() -> list[str]:
-        return [record.getMessage() for record in caplog.records if record.name == loop.__name__]
-
-    await eventually(lambda: len(messages()) == 2)
-    assert messages()[-1] == "the storage of job 1 has not answered for 3 s; 2 of 4 threads wait for it"
+    await eventually(lambda: len(caplog.messages) == 2)
+    assert caplog.messages[-1] == "the storage of job 1 has not answered for 3 s; 2 of 4 threads wait for it"
     storage.answers.set()
     await eventually(lambda: all(call.result for call in hanging))
 

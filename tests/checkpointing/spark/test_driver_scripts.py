@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from checkpointing.model.messages import DriverState
+from tests.checkpointing.spark.sink_log import logged
 
 pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 def copies(words: Any) -> Counter[str]:
     """Return the rows of the files in the log of Spark's file sink."""
-    log = {int(file.stem): file for file in (words.output / "copies" / "_spark_metadata").glob("[0-9]*")}
-    newest_compaction = max((number for number, file in log.items() if file.suffix == ".compact"), default=0)
-    counts = [file for number, file in log.items() if number >= newest_compaction]
-    entries = [json.loads(line) for file in counts for line in file.read_text().splitlines()[1:]]
-    files = {Path(entry["path"].removeprefix("file://")) for entry in entries}
+    files = logged(words.output / "copies")
     try:
         return Counter(json.loads(row)["value"] for file in files for row in file.read_text().splitlines())
     except FileNotFoundError:  # a restore has moved a file, but not updated the log yet

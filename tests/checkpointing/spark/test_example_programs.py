@@ -11,7 +11,6 @@ import datetime
 import json
 import random
 import signal
-import urllib.parse
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ from typing import Any
 import pytest
 
 from tests.chaos.cluster import Job, JobManagers
+from tests.checkpointing.spark.sink_log import logged
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.nightly, pytest.mark.stack, pytest.mark.spark, pytest.mark.timeout(900)]
@@ -195,22 +195,6 @@ def listed(output: Path) -> set[Path]:
     """Return the files that readers without the sink's log see."""
     found = {path.relative_to(output) for path in output.rglob("part-*")}
     return {output / path for path in found if not any(part.startswith(".") for part in path.parts)}
-
-
-def logged(output: Path) -> set[Path]:
-    """Return the files that count: Spark reads the log from its newest `.compact` file on.
-
-    Older files of the log stay after a restore. They may name files of a batch that was abandoned.
-    """
-    log = {int(file.stem): file for file in (output / "_spark_metadata").glob("[0-9]*")}
-    newest_compaction = max((number for number, file in log.items() if file.suffix == ".compact"), default=0)
-    entries = [
-        json.loads(line)
-        for number, file in log.items()
-        if number >= newest_compaction
-        for line in file.read_text().splitlines()[1:]
-    ]
-    return {Path(urllib.parse.unquote(urllib.parse.urlsplit(entry["path"]).path)) for entry in entries}
 
 
 def counts(output: Path) -> Counter[str]:

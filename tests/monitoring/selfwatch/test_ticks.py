@@ -25,11 +25,6 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ticks, "LOG_THROTTLE", LogThrottle())
 
 
-def logged(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    """Return what the ticks logged. A thread that an earlier test left behind in this process may log, too."""
-    return [record for record in caplog.records if record.name == ticks.__name__]
-
-
 def test_a_run_of_a_task_stores_its_time_duration_worker_and_report():
     @recorded
     def look() -> CycleReport:
@@ -50,11 +45,10 @@ def test_postponed_work_is_not_logged_at_every_tick(caplog):
     copied = WorkReason.PROGRAMS_COPIED(count=1)
     text = iter([*[CycleReport((CHANGED,))] * 3, CycleReport((copied,)), CycleReport(), CycleReport((CHANGED,))])
     look = recorded(lambda: next(text))
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, ticks.__name__):
         for _ in range(6):
             look()
-    messages = [record.getMessage() for record in logged(caplog)]
-    assert messages == ["2 programs copied.", "1 program copied.", "2 programs copied."]
+    assert caplog.messages == ["2 programs copied.", "1 program copied.", "2 programs copied."]
 
 
 def test_an_empty_run_keeps_the_last_report():
@@ -69,9 +63,9 @@ def test_an_empty_run_keeps_the_last_report():
 
 def test_postponed_work_is_logged_at_debug_level(caplog):
     look = recorded(lambda: CycleReport(left=(WAITING,)))
-    with caplog.at_level(logging.DEBUG):
+    with caplog.at_level(logging.DEBUG, ticks.__name__):
         look()
-    assert [(record.levelname, record.getMessage()) for record in logged(caplog)] == [("DEBUG", str(WAITING))]
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [("DEBUG", str(WAITING))]
     assert (Tick.objects.get().sentence, Tick.objects.get().sentence_value) == ("", None)
 
 
@@ -84,8 +78,8 @@ def test_a_failure_is_kept_and_shown_once_a_minute(caplog):
         look()
     row = Tick.objects.get()
     assert (row.runs, row.failures, row.failure, row.ended_at) == (50, 50, "ValueError: no such thing", None)
-    (record,) = logged(caplog)
-    assert record.exc_info is not None
+    assert len(caplog.records) == 1
+    assert caplog.records[0].exc_info is not None
 
 
 def test_the_reason_of_a_failure_is_stored_until_an_error_without_one():
@@ -117,7 +111,7 @@ def test_another_failure_and_the_same_one_later_are_shown_again(monkeypatch, cap
     look()
     now = 61.0
     look()
-    assert len(logged(caplog)) == 3
+    assert len(caplog.records) == 3
 
 
 def test_an_unreachable_database_is_one_log_line_for_all_tasks(caplog):
@@ -128,17 +122,16 @@ def test_an_unreachable_database_is_one_log_line_for_all_tasks(caplog):
             raise OperationalError('connection to server on socket "x" failed\n\tIs the server running?')
 
     tasks = [recorded(act) for _ in range(5)]
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, ticks.__name__):
         for _ in range(20):
             for task in tasks:
                 task()
         away = False
         tasks[0]()
-    away_record, back_record = logged(caplog)
-    assert (away_record.levelname, back_record.levelname) == ("WARNING", "INFO")
-    assert away_record.getMessage().endswith('connection to server on socket "x" failed')
-    assert (away_record.exc_info, back_record.exc_info) == (None, None)
-    assert back_record.getMessage() == "The database can be used again."
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert caplog.messages[0].endswith('connection to server on socket "x" failed')
+    assert all(record.exc_info is None for record in caplog.records)
+    assert caplog.messages[1] == "The database can be used again."
 
 
 def test_noting_is_one_statement(django_assert_num_queries):

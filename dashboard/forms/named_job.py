@@ -19,7 +19,7 @@ def find_named_job(jobs: QuerySet[Job], text: str) -> Job:
     Raises:
         ValidationError: none of `jobs` has this name, or jobs of several clusters have it.
     """
-    text, jobs = text.strip(), jobs.select_related("cluster")
+    text, jobs = text.strip(), jobs.select_related("cluster").order_by("cluster__name")
     found = list(jobs.filter(name=text)[:2])
     if not found and "/" in text:
         cluster, _slash, name = text.partition("/")

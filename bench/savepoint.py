@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -58,7 +58,8 @@ _SNAPSHOT = 10
 _CYCLE = 4 * _SNAPSHOT
 _SETTLING_BATCHES = _SNAPSHOT + 4
 _STEADY_KEYS = 20_000
-# The maximum disk use: Spark's working copy, retained versions, the copies in a span, and the changes of batches.
+# The maximum disk use: Spark's working copy, retained versions, a copy per batch until they are deleted, and the
+# changes of batches.
 MOST_BYTES = 40 * STATE_BYTES + 150 * _STEADY_KEYS * _PAYLOAD
 _DELAY_ROUNDS = int(os.environ.get("BENCH_ROUNDS", "6"))
 _EVERY_S = 3.0
@@ -372,8 +373,9 @@ def _delay(query: _Query, root: Path, every_s: float, batches: int, rounds: int)
 
     A batch begins every `every_s`, or immediately if the previous one took longer. With 0, the query never waits for
     input and uses all CPUs. A savepoint begins when a batch has committed, as in a driver. If it takes longer than the
-    next batch, no other savepoint begins with that batch. Savepoints are deleted after the span, because the cost of
-    deleting a gigabyte is not a cost of the savepoint.
+    next batch, no other savepoint begins with that batch. Every `_SNAPSHOT` batches, the query waits while
+    savepoints are deleted: the cost of deleting a gigabyte is not a cost of the savepoint, and the disk may be too
+    small for those of a whole span.
     """
     paced = _Paced(query, every_s)
     savepoints = _Savepoints(query, root / "meanwhile")
@@ -382,13 +384,16 @@ def _delay(query: _Query, root: Path, every_s: float, batches: int, rounds: int)
     act = {_LINKED: savepoints.linked, _COPIED: savepoints.copied, _CP: savepoints.copied_by_cp}
     compared = {arm: _Compared() for arm in (again, *_ARMS)}
     alone_ms = []
+
+    def clean() -> None:
+        query.check_use()
+        savepoints.remove()
+
     for number in range(rounds):
         arms = [*_ALONE, *_ARMS]
         spans = {}
         for arm in random.sample(arms, len(arms)):
-            spans[arm] = _span(paced, batches, act.get(arm))
-            query.check_use()
-            savepoints.remove()
+            spans[arm] = _span(paced, batches, act.get(arm), clean)
         first_ms, again_ms = spans[first][0], spans[again][0]
         compared[again].ratios.append(again_ms / first_ms)
         alone_ms += [first_ms, again_ms]
@@ -405,15 +410,24 @@ def _delay(query: _Query, root: Path, every_s: float, batches: int, rounds: int)
     return [replace(figure, case=how) for figure in figures]
 
 
-def _span(paced: _Paced, batches: int, act: Callable[[], float] | None) -> tuple[float, list[float]]:
-    """Return the mean duration of the batches in ms, and the results of `act`, which runs at the same time."""
-    durations, acts = [], []
-    with ThreadPoolExecutor(1) as executor:
-        for _ in range(batches):
-            if act is not None and (not acts or acts[-1].done()):
-                acts.append(executor.submit(act))
-            durations.append(paced.run_batch())
-    return statistics.mean(durations), [each.result() for each in acts]
+def _span(
+    paced: _Paced, batches: int, act: Callable[[], float] | None, clean: Callable[[], None]
+) -> tuple[float, list[float]]:
+    """Return the mean duration of the batches in ms, and the results of `act`, which runs at the same time.
+
+    After every `_SNAPSHOT` batches, wait for `act` and call `clean`.
+    """
+    durations, results = [], []
+    for _ in range(batches // _SNAPSHOT):
+        acts: list[Future[float]] = []
+        with ThreadPoolExecutor(1) as executor:
+            for _ in range(_SNAPSHOT):
+                if act is not None and (not acts or acts[-1].done()):
+                    acts.append(executor.submit(act))
+                durations.append(paced.run_batch())
+        results += [each.result() for each in acts]
+        clean()
+    return statistics.mean(durations), results
 
 
 class _Paced:

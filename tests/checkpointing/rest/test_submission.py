@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
+from checkpointing.jobs.launching.admission import Lacking
 from checkpointing.model.job_environment import JobEnvironment
 from checkpointing.rest.client import JobManagerClient, JobManagerUnreachable, RequestRefused
 from checkpointing.rest.job_operations import time_text
@@ -282,6 +283,49 @@ async def test_submit_does_not_count_the_time_to_prepare_the_environment() -> No
 
     text = f"CREATED: The Python environment is being prepared (installing) since {time_text(1_000)}"
     assert result == [text, "CREATED", "RUNNING"]
+
+
+def waiting_job(lacking: Lacking, **more: Any) -> dict[str, Any]:
+    wait = {"for": lacking.value, "asked": None, "free": None, "limit": None, "position": 2, "length": 3, "since": 0}
+    return {"state": "CREATED", "launch-wait": {**wait, **more}}
+
+
+@pytest.mark.parametrize(
+    ("job", "reason"),
+    [
+        (
+            waiting_job(Lacking.MEMORY, asked=3 << 30, free=1 << 30, limit=8 << 30),
+            "waits for 3.0 GiB of memory: 1.0 GiB of 8.0 GiB is free",
+        ),
+        (
+            waiting_job(Lacking.MACHINE, asked=9 << 30, limit=8 << 30),
+            "requests 9.0 GiB, and drivers of this machine may take 8.0 GiB in all",
+        ),
+        (
+            waiting_job(Lacking.DRIVERS, free=0, limit=4),
+            "waits until another job ends: 4 drivers are allowed on this machine",
+        ),
+        (
+            waiting_job(Lacking.STARTS, free=0, limit=4),
+            "waits until other drivers have started: at most 4 start at a time",
+        ),
+        (waiting_job(Lacking.TURN), "waits behind a job that waits for room"),
+        (waiting_job(Lacking.RECOVERY), "waits until jobs of higher priority are recovered"),
+    ],
+)
+async def test_submit_tells_why_the_job_waits(job: dict[str, Any], reason: str) -> None:
+    text: list[str] = []
+    now = iter(range(0, 1000, 25))
+
+    class Client(JobManagerClient):
+        def get(self, path: str) -> dict[str, Any]:
+            return job
+
+    with pytest.raises(JobFailed) as failed:
+        follow(Client("http://127.0.0.1:9"), "0" * 32, text.append, lambda: next(now), lambda s: None, 60)
+
+    assert text == [f"CREATED: {reason}; position 2 of 3"]
+    assert str(failed.value).startswith(f"The job is CREATED after 60 s: it {reason}; position 2 of 3.\n")
 
 
 async def test_submit_waits_for_a_job_manager_that_is_unreachable_for_a_while() -> None:
